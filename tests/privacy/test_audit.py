@@ -32,7 +32,7 @@ from causalveil.tasks.estimate.adjust.releases import JointSums, by_block, numbe
 from causalveil.tasks.estimate.clusters import Contributions
 from causalveil.tasks.estimate.label.balancing import weigh
 from causalveil.tasks.estimate.label.comparisons import JointDraw
-from causalveil.tasks.estimate.label.weighings import weigh_by_chances
+from causalveil.tasks.estimate.label.weighings import weigh_by_propensity
 from causalveil.tasks.estimate.models import logistic
 from causalveil.tasks.estimate.papers.direction.stages import (
     Draw,
@@ -237,7 +237,7 @@ def public_weights(name: str, *, forgets_reuse: bool = False) -> Case:
         sums = lambda u: match_weights.sums(study, reuse, units, people.t, u)  # noqa: E731
     else:
         study = make_balancing(2, epsilon=EPSILON) if name == "balancing" else make_study(level="label", delta="0")
-        find = weigh if name == "balancing" else weigh_by_chances
+        find = weigh if name == "balancing" else weigh_by_propensity
         units = find(study, MemoryEnclave.of(people))[1]
         mechanism = weighted_means.mechanism(make_balancing(2, epsilon=EPSILON).privacy.cost)
         sums = lambda u: weighted_means.sums(units, people.t, u, study.privacy.cost)  # noqa: E731

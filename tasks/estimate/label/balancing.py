@@ -49,10 +49,7 @@ def weights_of(features: FloatArray, multipliers: FloatArray, cap: float) -> Flo
 
 
 def arm_sums_of(features: FloatArray, multipliers: FloatArray, cap: float) -> Sums:
-    """Return sums over rows of phi, of F v, and of F F'.
-
-    The last is over the units strictly between 0 and the cap.
-    """
+    """Return sums of phi and of F v over rows, and of F F' over those between 0 and the cap."""
     score = features @ multipliers
     v = np.clip(score, 0.0, cap)
     # phi(z) is 0 below 0, z^2/2 up to m, and a straight line beyond.
@@ -67,14 +64,14 @@ def solve(
 ) -> FloatArray:
     """Return the multipliers.
 
-    If ITERATIONS do not reach TOLERANCE they are the last ones, whose imbalance is measured as any other.
+    If ITERATIONS do not reach TOLERANCE they are the last ones, whose imbalance is measured like any other.
 
     Args:
-        evaluate: of multipliers, the sums of :func:`arm_sums_of` over all rows of the arm.
+        evaluate: from multipliers to the sums of :func:`arm_sums_of` over all rows of the arm.
         target: shape (features,).
         delta: shape (features,), > 0.
         units: n_a.
-        start: where to start, shape (features,).
+        start: first multipliers, shape (features,).
     """
 
     def at(multipliers: FloatArray) -> tuple[float, FloatArray, FloatArray]:
@@ -82,31 +79,31 @@ def solve(
         objective = value / units + float(delta @ multipliers**2) / 2 - float(target @ multipliers)
         return objective, first / units + delta * multipliers - target, second
 
-    found = start
-    value, gradient, hessian = at(found)
+    multipliers = start
+    value, gradient, hessian = at(multipliers)
     for _ in range(ITERATIONS):
         if float(np.abs(gradient).max()) <= TOLERANCE:
             break
         step = np.linalg.solve(hessian / units + np.diag(delta), gradient)
         slope, share = float(gradient @ step), 1.0
-        # What a step could gain is lost in rounding.
+        # The gain of a step would be lost in rounding.
         if slope <= 1e-13 * (1 + abs(value)):
             break
         while True:
-            trial = found - share * step
+            trial = multipliers - share * step
             new_value, new_gradient, new_hessian = at(trial)
             if new_value <= value - DECREASE * share * slope:
                 break
             share /= 2
             if share < SMALLEST_STEP:
-                return found
-        found, value, gradient, hessian = trial, new_value, new_gradient, new_hessian
-    return found
+                return multipliers
+        multipliers, value, gradient, hessian = trial, new_value, new_gradient, new_hessian
+    return multipliers
 
 
-# m, in mean weights of an arm, from the largest down, so that each solution starts the next.
+# m, in mean weights of an arm, from the largest down: each solution is the start of the next.
 CAPS = (30.0, 20.0, 15.0, 10.0, 7.0, 5.0, 4.0, 3.0, 2.5, 2.0, 1.75, 1.5, 1.35, 1.2, 1.1, 1.05, 1.02)
-# The outcome's deviation within an arm in declared widths: what noise is weighed against.
+# The outcome's deviation within an arm in declared widths, with which noise is compared.
 DEVIATION = 0.1
 # The estimate's part of the draw, for the choice alone.
 ESTIMATE_SHARE = 0.93
@@ -126,7 +123,7 @@ class Solution:
 
 
 def deviation_of_noise(cost: PrivacyCost) -> float:
-    """Return the standard deviation of the estimate's noise over B max w, about."""
+    """Return the approximate standard deviation of the estimate's noise over B max w."""
     release_by = mechanism(cost)
     return (1.0 if cost.delta > 0 else math.sqrt(2)) * release_by.known_scale / ESTIMATE_SHARE
 
@@ -138,9 +135,9 @@ def solutions(features: FloatArray, target: FloatArray, penalties: FloatArray, u
         features: of the arm's rows in the sample, shape (rows, features).
         target: shape (features,).
         penalties: q_j/R_j, shape (features,).
-        units: n_a, of the arm in all; weights are those of so many units.
+        units: n_a, all units of the arm, to which errors and weights are scaled.
     """
-    found, rows = [], len(features)
+    by_cap, rows = [], len(features)
     delta = penalties / units
     multipliers = np.zeros(len(target))
     multipliers[0] = 1.0
@@ -149,7 +146,7 @@ def solutions(features: FloatArray, target: FloatArray, penalties: FloatArray, u
         # A cap that the last solution does not touch changes nothing.
         if cap >= highest:
             continue
-        multipliers = solve(partial(_sums, features, cap), target, delta, rows, multipliers)
+        multipliers = solve(partial(arm_sums_of, features, cap=cap), target, delta, rows, multipliers)
         v = weights_of(features, multipliers, cap)
         highest = float(v.max())
         total = float(v.sum())
@@ -158,30 +155,27 @@ def solutions(features: FloatArray, target: FloatArray, penalties: FloatArray, u
         w = v / total
         off = w @ features - target
         bias = float(np.sum((off**2 / penalties)[1:]))
-        found.append(Solution(bias + float(w @ w) * rows / units, float(w.max()) * rows / units, cap, multipliers))
-    return found
-
-
-def _sums(features: FloatArray, cap: float, multipliers: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    return arm_sums_of(features, multipliers, cap)
+        error, largest = bias + float(w @ w) * rows / units, float(w.max()) * rows / units
+        by_cap.append(Solution(error, largest, cap, multipliers))
+    return by_cap
 
 
 def choose(arms: Sequence[Sequence[Solution]], least: float, noise: float) -> list[Solution]:
-    """Return the best solution of each arm that is weighed.
+    """Return the best solution of each weighted arm.
 
     Args:
-        arms: solutions of each arm that is weighed.
-        least: the largest weight of arms that are not.
+        arms: solutions of each weighted arm.
+        least: the largest weight of unweighted arms.
         noise: of :func:`deviation_of_noise`.
     """
     best: tuple[float, list[Solution]] | None = None
-    for largest in sorted({max(one.largest, least) for arm in arms for one in arm}):
+    for largest in sorted({max(solution.largest, least) for arm in arms for solution in arm}):
         picked = [_best(arm, largest * (1 + 1e-9)) for arm in arms]
-        chosen = [one for one in picked if one is not None]
+        chosen = [solution for solution in picked if solution is not None]
         if len(chosen) < len(arms):
             continue
-        actual = max([least, *(one.largest for one in chosen)])
-        cost = sum(one.error for one in chosen) + (noise * actual / DEVIATION) ** 2
+        actual = max([least, *(solution.largest for solution in chosen)])
+        cost = sum(solution.error for solution in chosen) + (noise * actual / DEVIATION) ** 2
         if best is None or cost < best[0]:
             best = cost, chosen
     if best is None:
@@ -190,23 +184,23 @@ def choose(arms: Sequence[Sequence[Solution]], least: float, noise: float) -> li
 
 
 def _best(arm: Iterable[Solution], largest: float) -> Solution | None:
-    fitting = [one for one in arm if one.largest <= largest]
-    return min(fitting, key=lambda one: one.error, default=None)
+    fitting = [solution for solution in arm if solution.largest <= largest]
+    return min(fitting, key=lambda solution: solution.error, default=None)
 
 
 NOT_COVERED = (limit(Code.unmeasured), limit(Code.curves_beyond_cells))
 
 
 def weigh(
-    study: BalancingStudy, rows: Enclave, louder: float = 1.0, everybody: Enclave | None = None
+    study: BalancingStudy, rows: Enclave, times_noise: float = 1.0, all_arms: Enclave | None = None
 ) -> tuple[Weighing, WeightedUnits]:
-    """Weigh every unit.
+    """Weigh every unit, and measure the imbalance that is left.
 
     Args:
         study: the study.
         rows: of the arms that are compared.
-        louder: by how much the noise is larger than that of a draw of its own.
-        everybody: the units whom an average over everybody is of, where they are more than these two arms.
+        times_noise: factor of the noise over that of a draw of this question alone.
+        all_arms: units of all arms, over whom an average over all units is taken, where these are more than two arms.
 
     Raises:
         DataError: an arm has no unit; nothing was drawn.
@@ -214,39 +208,37 @@ def weigh(
     settings, t = study.estimator, rows.gather("t")
     arms = count_arms(t)
     balancer, sample = Balancer.of(study, rows, len(t))
-    features, aim = balancer.features, Aim.of(balancer, study.estimand, everybody)
+    features, aim = balancer.features, Aim.of(balancer, study.estimand, all_arms)
     values, _ = features(sample.x)
     active = [arm for arm in (1, 0) if arm in study.estimand.weighted]
     least = max([1 / arms[arm] for arm in (0, 1) if arm not in active], default=0.0)
     paths = [_path(values[(sample.t != 0) == (arm == 1)], aim.target, features.penalties, arms[arm]) for arm in active]
-    chosen = choose(paths, least, louder * deviation_of_noise(study.privacy.cost))
+    chosen = choose(paths, least, times_noise * deviation_of_noise(study.privacy.cost))
     multipliers: list[FloatArray | None] = [None, None]
     caps = [1.0, 1.0]
-    for arm, one in zip(active, chosen, strict=True):
+    for arm, solution in zip(active, chosen, strict=True):
         delta = features.penalties / arms[arm]
-        evaluate = partial(_arm_sums, balancer, arm, one.cap)
-        multipliers[arm] = solve(evaluate, aim.target, delta, arms[arm], one.multipliers)
-        caps[arm] = one.cap
+        evaluate = partial(_arm_sums, balancer, arm, solution.cap)
+        multipliers[arm] = solve(evaluate, aim.target, delta, arms[arm], solution.multipliers)
+        caps[arm] = solution.cap
     v, index = _weigh(balancer, multipliers, caps)
     for arm in (0, 1):
-        _make_whole(v, (t != 0) == (arm == 1))
+        _scale_to_one(v, (t != 0) == (arm == 1))
     units = weigh_units(v, t, aim.queries, index)
-    found = imbalance(balancer, units, aim)
+    left = imbalance(balancer, units, aim)
     details = {
-        **found.details,
+        **left.details,
         "features": features.count,
         "cells": features.cells.count,
         "alone_in_cell": balancer.alone(),
         "cap_treated": caps[1],
         "cap_control": caps[0],
     }
-    bias = settings.bias() * found.bias
+    bias = settings.bias() * left.bias
     weighing = Weighing(
         weights=units.summary,
         bias=bias,
-        confounding=partly_if_left(
-            settings, AdjustmentMethod.balancing, found.left if features.narrow.clipped else 0.0
-        ),
+        confounding=partly_if_left(settings, AdjustmentMethod.balancing, left.left if features.narrow.clipped else 0.0),
         covers=(covers_imbalance(settings.allowance),) if bias > 0 else (),
         not_covered=open_to(settings, *NOT_COVERED, *features.narrow.limits),
         details=details,
@@ -255,13 +247,13 @@ def weigh(
 
 
 def _arm_sums(balancer: Balancer, arm: int, cap: float, multipliers: FloatArray) -> Sums:
-    """Return the sums over an arm's rows that the dual needs."""
+    """Return the sums of :func:`arm_sums_of` over all rows of an arm."""
 
-    def of(rows: Rows) -> Sums:
+    def arm_sums(rows: Rows) -> Sums:
         values, _ = balancer.features(rows.x[(rows.t != 0) == (arm == 1)])
         return arm_sums_of(values, multipliers, cap)
 
-    parts = balancer.over_chunks(of)
+    parts = balancer.over_chunks(arm_sums)
     return (
         math.fsum(part[0] for part in parts),
         np.sum([part[1] for part in parts], axis=0),
@@ -272,9 +264,9 @@ def _arm_sums(balancer: Balancer, arm: int, cap: float, multipliers: FloatArray)
 def _weigh(
     balancer: Balancer, multipliers: list[FloatArray | None], caps: list[float]
 ) -> tuple[FloatArray, FloatArray]:
-    """Every unit's v and index, shape (n,), segment by segment; None: v = 1. Controls first."""
+    """Return v and index of all units, shape (n,). Multipliers: controls first; None: v = 1."""
 
-    def of(rows: Rows) -> FloatArray:
+    def weights_and_index(rows: Rows) -> FloatArray:
         values, index = balancer.features(rows.x)
         v = np.ones(len(values))
         for arm, own in enumerate(multipliers):
@@ -283,22 +275,20 @@ def _weigh(
                 v[chosen] = weights_of(values[chosen], own, caps[arm])
         return np.stack([v, index])
 
-    both = np.concatenate(balancer.over_chunks(of), axis=1)
+    both = np.concatenate(balancer.over_chunks(weights_and_index), axis=1)
     return both[0], both[1]
 
 
 def _path(features: FloatArray, target: FloatArray, penalties: FloatArray, units: int) -> list[Solution]:
-    """Return the solutions of an arm; units of an arm that the sample missed have equal weights."""
-    if len(features):
-        found = solutions(features, target, penalties, units)
-        if found:
-            return found
-    alike = np.zeros(len(target))
-    alike[0] = 1.0
-    return [Solution(1.0, 1 / units, 1.0, alike)]
+    """Return the solutions of an arm; equal weights where the sample has no unit of it."""
+    if len(features) and (path := solutions(features, target, penalties, units)):
+        return path
+    equal = np.zeros(len(target))
+    equal[0] = 1.0
+    return [Solution(1.0, 1 / units, 1.0, equal)]
 
 
-def _make_whole(v: FloatArray, chosen: BoolArray) -> None:
-    """Scale weights to mean 1; if all are 0, which no solution should give, make them equal."""
+def _scale_to_one(v: FloatArray, chosen: BoolArray) -> None:
+    """Scale weights to mean 1; make them equal if all are 0, which no solution should give."""
     mean = float(v[chosen].mean())
     v[chosen] = v[chosen] / mean if mean > 0 else 1.0

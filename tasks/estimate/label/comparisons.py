@@ -1,13 +1,13 @@
 """Answer a table at label level: its comparisons, their weights, the one draw, the answers.
 
-A comparison is a subgroup, and in it an arm and the reference. Subgroups and arms are public at label level, so cutting
-the rows apart by them reads nothing private, and weights are functions of public columns, and so free. One weighting
+A comparison is an arm against the reference in a subgroup. Subgroups and arms are public at label level, so splitting
+rows by them reads nothing private, and weights are functions of public columns, so they cost nothing. One weighting
 serves all outcomes: it is chosen for the noise of the first primary one.
 
-The one draw has two numbers of each outcome in each comparison. A person has one outcome of each kind, lies in one
-subgroup, and is in one comparison of it, or in all if they are in the reference arm. Numbers of outcome k are
-multiplied by w_k and all by r, so that together they move as far as those of one question
-(``docs/proofs/questions.md``, section 7).
+The one draw has two numbers of each outcome in each comparison. A person has one value of each outcome, lies in one
+subgroup, and is in one comparison of it, or in all of them if in the reference arm. Numbers of outcome k are multiplied
+by w_k and all by r, so that together they move as far as those of one question (``docs/proofs/questions.md``, section
+7).
 
 Each answer is that of one question with its part of the noise (``docs/proofs/balancing.md``, section 4;
 ``docs/proofs/matching.md``, section 5). Sizes of subgroups, balance and overlap are public and enter exactly.
@@ -52,7 +52,7 @@ from causalveil.tasks.estimate.contrasts import contrast_answers
 from causalveil.tasks.estimate.findings import balance_gate, critical_of, gated, overlap_gate, simultaneous
 from causalveil.tasks.estimate.interval import NOISY, Findings, allowance_beside
 from causalveil.tasks.estimate.label import balancing
-from causalveil.tasks.estimate.label.weighings import weigh_alike, weigh_by_chances, weigh_matched
+from causalveil.tasks.estimate.label.weighings import weigh_by_propensity, weigh_equally, weigh_matched
 from causalveil.tasks.estimate.people import check_cells
 from causalveil.tasks.estimate.weights import weighted_means
 from causalveil.tasks.estimate.weights.features import Difference, Weighing, open_units, save_units
@@ -72,14 +72,14 @@ NAMES = ("x", "t", "u", "h")
 
 @dataclass(frozen=True)
 class PartEnclave(Enclave):
-    """Hold some rows of another enclave under names with a suffix; pickled if it can be."""
+    """Some rows of another enclave, under names with a suffix; pickled if that can be."""
 
     whole: Enclave
     name: str
     segments: int
 
     def save(self, name: str, array: NDArray[Any]) -> None:
-        """Leave an array of these rows alone."""
+        """Store an array of these rows alone."""
         self.whole.save(f"{name}-{self.name}", array)
 
     def load(self, name: str, segment: int | None = None) -> NDArray[Any]:
@@ -100,70 +100,65 @@ class Comparison:
         group, arm: their names.
         name: of its rows in the enclave; empty where they are all rows.
         arms: units of the arm and of the reference.
-        everybody: units of the subgroup, whatever their arm.
-        segments: pieces that its rows are in.
-        others: pieces that all rows of the subgroup are in, where these are more; else None.
+        units: units of the subgroup in all arms.
+        segments: number of segments of its rows.
+        group_segments: number of segments of all rows of the subgroup, where it has more arms; else None.
     """
 
     group: str
     arm: str
     name: str
     arms: tuple[int, int]
-    everybody: int
+    units: int
     segments: int
-    others: int | None
+    group_segments: int | None
 
     def rows(self, enclave: Enclave) -> Enclave:
         """Return the rows that are compared; t is 1 in the arm and 0 in the reference."""
         return PartEnclave(enclave, self.name, self.segments) if self.name else enclave
 
     def subgroup(self, enclave: Enclave) -> PartEnclave | None:
-        """Return all rows of the subgroup, where these are more."""
-        return None if self.others is None else PartEnclave(enclave, _subgroup(self.group), self.others)
+        """Return all rows of the subgroup, where it has more arms than two."""
+        if self.group_segments is None:
+            return None
+        return PartEnclave(enclave, _group_name(self.group), self.group_segments)
 
     def weight(self, estimand: Estimand) -> int:
-        """Return the units over whom the effect is averaged."""
+        """Return the number of units over whom the effect is averaged."""
         treated, controls = self.arms
-        return self.everybody if estimand is Estimand.ATE else (controls, treated)[estimand.arms[0]]
+        return self.units if estimand is Estimand.ATE else (controls, treated)[estimand.arms[0]]
 
 
-def _subgroup(group: str) -> str:
-    # A level may be any text, so files are named by its bytes.
+def _group_name(group: str) -> str:
+    """Return the name of a subgroup's rows, by bytes of its label, which may be any text."""
     return "all-" + group.encode().hex()
 
 
 def compare_stage(study: EffectStudy, enclave: Enclave) -> tuple[Comparison, ...]:
-    """Write the rows of each comparison, and say how many there are.
-
-    They are written subgroup by subgroup, arm by arm; nothing is written where one holds all rows.
-    """
+    """Write the rows of each comparison, and count them; one that holds all rows is not written."""
     if len(study.groups) == 1 and len(study.arm_names) == 2 and not study.where:
-        treated, units = _arms(enclave)
-        arms = (treated, units - treated)
-        return (Comparison(study.groups[0], study.arm_names[1], "", arms, units, enclave.segments, None),)
-    found, several = list[Comparison](), len(study.arm_names) > 2
+        arms = _arms(enclave)
+        return (Comparison(study.groups[0], study.arm_names[1], "", arms, sum(arms), enclave.segments, None),)
+    comparisons, more_arms = list[Comparison](), len(study.arm_names) > 2
     for group, label in enumerate(study.groups):
-        others, everybody = _write(enclave, _subgroup(label), group, None, several)
+        pieces, units = _write(enclave, _group_name(label), group, None, more_arms)
         for arm, name in enumerate(study.arm_names[1:], 1):
-            place = f"{_subgroup(label)}-{arm}"
+            place = f"{_group_name(label)}-{arm}"
             segments, _ = _write(enclave, place, group, arm, True)
-            treated, total = _arms(PartEnclave(enclave, place, segments))
-            arms = (treated, total - treated)
-            found.append(Comparison(label, name, place, arms, everybody, segments, others if several else None))
-    return tuple(found)
+            arms = _arms(PartEnclave(enclave, place, segments))
+            comparisons.append(Comparison(label, name, place, arms, units, segments, pieces if more_arms else None))
+    return tuple(comparisons)
 
 
 def _arms(rows: Enclave) -> tuple[int, int]:
-    """Return how many units are treated, and how many there are."""
+    """Return the numbers of treated units and of controls."""
     parts = [rows.load("t", segment) for segment in range(rows.segments)]
-    return sum(int(np.count_nonzero(part)) for part in parts), sum(map(len, parts))
+    treated = sum(int(np.count_nonzero(part)) for part in parts)
+    return treated, sum(map(len, parts)) - treated
 
 
 def _write(enclave: Enclave, place: str, group: int, arm: int | None, keep: bool) -> tuple[int, int]:
-    """Write a subgroup's rows, of one arm and the reference or of all.
-
-    Return how many pieces and rows there are.
-    """
+    """Write a subgroup's rows if ``keep``, and count pieces and rows; arm None: of all arms."""
     pieces = rows = 0
     for segment in range(enclave.segments):
         g, t = enclave.load("g", segment), enclave.load("t", segment)
@@ -181,63 +176,58 @@ def _write(enclave: Enclave, place: str, group: int, arm: int | None, keep: bool
     return pieces, rows
 
 
-# By what the study of one question declares: the function that makes its weights.
+# By the class of a question's study, the function that makes its weights.
 Weigh = Callable[[Any, Enclave, float, Enclave | None], tuple[Weighing, WeightedUnits]]
 METHODS: Mapping[type[EffectStudy], Weigh] = {
     BalancingStudy: balancing.weigh,
-    DifferenceStudy: weigh_alike,
-    IpwStudy: weigh_by_chances,
+    DifferenceStudy: weigh_equally,
+    IpwStudy: weigh_by_propensity,
     MatchingStudy: weigh_matched,
 }
 
 
 def weigh_stage(
-    study: EffectStudy, enclave: Enclave, comparisons: Sequence[Comparison], louder: float
+    study: EffectStudy, enclave: Enclave, comparisons: Sequence[Comparison], times_noise: float
 ) -> tuple[Weighing | None, ...]:
-    """Leave every unit's weight and the pairs of the variance.
-
-    None where an arm is too small to be compared.
+    """Store every unit's weight and the pairs of the variance; None where an arm is too small.
 
     Args:
         study: the study.
-        enclave: its rows, cut apart.
+        enclave: its rows, by comparison.
         comparisons: all of them.
-        louder: by how much the first primary outcome's noise is larger than that of a draw of its own.
+        times_noise: factor of the first primary outcome's noise over that of a draw of this outcome alone.
 
     Raises:
         DataError: every arm is too small; nothing was drawn.
     """
-    found, question, problem = list[Weighing | None](), study.questions[study.first], DataError("")
+    weighings, question, problem = list[Weighing | None](), study.questions[study.first], DataError("")
     for comparison in comparisons:
         rows = comparison.rows(enclave)
         try:
             refuse_empty(*comparison.arms)
-            weighing, units = METHODS[type(question)](question, rows, louder, comparison.subgroup(enclave))
+            weighing, units = METHODS[type(question)](question, rows, times_noise, comparison.subgroup(enclave))
         except DataError as too_small:
-            # Public facts alone: an arm is empty, has fewer units than neighbours are asked for, or none near enough.
+            # By public facts alone: an arm is empty, or has too few units, or none near enough, to be matched.
             problem = too_small
-            found.append(None)
+            weighings.append(None)
             continue
         save_units(rows, units)
         if question.ADJUSTS:
             weighing = replace(weighing, differences=_differences(question, rows, units.weights))
-        found.append(weighing)
-    if not any(found):
+        weighings.append(weighing)
+    if not any(weighings):
         raise problem
-    return tuple(found)
+    return tuple(weighings)
 
 
 def _differences(study: EffectStudy, rows: Enclave, weights: NDArray[Any]) -> tuple[Difference, ...]:
-    """Compute the arms' difference in each column, before and after weighting.
-
-    One pass over the rows; weights are in their order.
-    """
+    """Compute the arms' difference in each column before and after weighting, in one pass."""
     columns = Columns.of(study)
-    kept = list(columns.kept)
-    plain, squares, weighted = (np.zeros((2, len(kept))) for _ in range(3))
+    places = list(columns.kept)
+    plain, squares, weighted = (np.zeros((2, len(places))) for _ in range(3))
     counts, totals, passed = np.zeros(2), np.zeros(2), 0
     for segment in range(rows.segments):
-        x, t = rows.load("x", segment)[:, kept], rows.load("t", segment)
+        x, t = rows.load("x", segment)[:, places], rows.load("t", segment)
         own = np.asarray(weights[passed : passed + len(t)], dtype=np.float64)
         passed += len(t)
         for arm in (0, 1):
@@ -252,14 +242,13 @@ def _differences(study: EffectStudy, rows: Enclave, weights: NDArray[Any]) -> tu
     scale = np.where(spread > 1e-9, 1 / np.maximum(spread, 1e-9), 0.0)
     before, after = (means[1] - means[0]) * scale, (weighted[1] / totals[1] - weighted[0] / totals[0]) * scale
     return tuple(
-        Difference(name, float(one), float(other))
-        for name, one, other in zip(columns.names, before, after, strict=True)
+        Difference(name, *values) for name, *values in zip(columns.names, before.tolist(), after.tolist(), strict=True)
     )
 
 
 @dataclass(frozen=True)
 class JointDraw:
-    """The draw of a protocol: its cost, the outcomes' weights, and how many arms there are."""
+    """The draw of a protocol: its cost, the outcomes' weights, and the number of arms."""
 
     cost: PrivacyCost
     weights: tuple[float, ...]
@@ -277,15 +266,12 @@ class JointDraw:
 
     @property
     def shared(self) -> float:
-        """r: a unit of the reference is in arms - 1 comparisons."""
+        """The factor r of all numbers, since a unit of the reference is in arms - 1 comparisons."""
         return 1 / math.sqrt(self.arms - 1) if self.gaussian else 1 / (self.arms - 1)
 
     @property
     def mechanism(self) -> Mechanism:
-        """Gaussian noise, or Laplace noise if there is no delta.
-
-        Weighted numbers of all outcomes move as far together as those of one.
-        """
+        """Gaussian noise, or Laplace noise without a delta, of the sensitivity of one question."""
         return weighted_means.mechanism(self.cost)
 
     def part(self, outcome: int) -> float:
@@ -293,7 +279,7 @@ class JointDraw:
         return self.weights[outcome] * self.shared
 
     def louder(self, outcome: int) -> float:
-        """Return the ratio of an outcome's noise to that of a draw of its own."""
+        """Return the factor of an outcome's noise over that of a draw of this outcome alone."""
         return 1 / self.part(outcome)
 
     def deviation(self, outcome: int) -> float:
@@ -302,17 +288,17 @@ class JointDraw:
 
 
 def without_delta(study: EffectStudy) -> float:
-    """Return the first primary outcome's noise if no delta were spent, over what it is."""
+    """Return the ratio of the first primary outcome's noise without a delta to that with it."""
     privacy = study.privacy.model_copy(update={"delta": Decimal(0)})
-    other = JointDraw.of(study.model_copy(update={"privacy": privacy}))
-    return other.deviation(study.first) / JointDraw.of(study).deviation(study.first)
+    pure = JointDraw.of(study.model_copy(update={"privacy": privacy}))
+    return pure.deviation(study.first) / JointDraw.of(study).deviation(study.first)
 
 
 def mechanism(study: EffectStudy, sizes: Sizes | None) -> Mechanism:
-    """Return the mechanism of the protocol's one draw, the same whatever its size.
+    """Return the mechanism of the protocol's one draw, the same for any number of units.
 
     Raises:
-        StudyError: more cells than the budget can serve.
+        StudyError: there are more cells than the budget can serve.
     """
     draw = JointDraw.of(study)
     if sizes is not None:
@@ -327,23 +313,20 @@ def mechanism(study: EffectStudy, sizes: Sizes | None) -> Mechanism:
 def exact_numbers(
     study: EffectStudy, enclave: Enclave, comparisons: Sequence[Comparison], weighed: Sequence[Weighing | None]
 ) -> FloatArray:
-    """Return the numbers before their noise, shape (comparisons, outcomes, 2).
-
-    They are 0 where nothing could be weighed.
-    """
+    """Return numbers before noise, shape (comparisons, outcomes, 2); 0 without weights."""
     draw = JointDraw.of(study)
-    found = np.zeros((len(comparisons), len(study.outcomes), 2))
+    numbers = np.zeros((len(comparisons), len(study.outcomes), 2))
     for place, (comparison, weighing) in enumerate(zip(comparisons, weighed, strict=True)):
         if weighing is None:
             continue
         rows = comparison.rows(enclave)
         units, in_treated = open_units(rows, weighing.weights), rows.gather("t")
-        # One column of each outcome, also where a study has one.
+        # One column of each outcome, even of a single outcome.
         u = rows.gather("u").reshape(len(in_treated), -1)
         for outcome in range(len(study.outcomes)):
             exact = exact_sums(units, in_treated, u[:, outcome], draw.cost, draw.louder(outcome))
-            found[place, outcome] = [float(Fraction(draw.part(outcome)) * one) for one in exact]
-    return found
+            numbers[place, outcome] = [float(Fraction(draw.part(outcome)) * number) for number in exact]
+    return numbers
 
 
 def perturb_stage(
@@ -372,26 +355,26 @@ def part_of(
     Args:
         study: the study.
         draw: its draw.
-        outcome: which.
+        outcome: its place in the study.
         place: subgroup and arm.
         weighing: the weights; None: an arm is too small to be compared.
-        numbers: the two released ones.
-        answers: how many the table has.
+        numbers: the two released numbers.
+        answers: number of answers of the table.
     """
     group, arm = place
     half, mixing = study.outcomes[outcome].width / 2, None if draw.gaussian else 1.0
     if weighing is None:
         return Part(outcome, group, arm, False, 0.0, 0.0, 0.0, 0.0, half / 2, None, mixing, hidden=Code.arm_too_small)
     weights, bias, deviation = weighing.weights, weighing.bias, draw.deviation(outcome)
-    own = [number / draw.part(outcome) for number in numbers]
-    read = NoisyDifference.of(weights, draw.cost, own, bias, draw.louder(outcome))
+    sums = [number / draw.part(outcome) for number in numbers]
+    read = NoisyDifference.of(weights, draw.cost, sums, bias, draw.louder(outcome))
     noise, of_variance = (deviation * read.noise) ** 2, deviation * read.variance_noise
     upper = min(max(read.variance, 0.0), weights.largest_variance)
     if of_variance > 0:
-        # The larger of what either interval asks for serves both.
+        # One allowance serves both intervals: the larger.
         confidences = (study.confidence, 1 - (1 - study.confidence) / answers)
-        most = max(allowance_beside(of_variance / noise, level, bias, not draw.gaussian) for level in confidences)
-        upper = min(upper + most * of_variance, weights.largest_variance)
+        widest = max(allowance_beside(of_variance / noise, level, bias, not draw.gaussian) for level in confidences)
+        upper = min(upper + widest * of_variance, weights.largest_variance)
     return Part(
         outcome=outcome,
         group=group,
@@ -407,15 +390,15 @@ def part_of(
     )
 
 
-def _of_one_question(study: EffectStudy, found: Findings, weighing: Weighing | None) -> Findings:
-    """Return a table of one row with what is told of one question alone."""
+def _of_one_question(study: EffectStudy, findings: Findings, weighing: Weighing | None) -> Findings:
+    """Return a table of one row with the details of a single question."""
     if weighing is None:
         raise ValueError("a table without weights is refused before its draw")
     return replace(
-        with_statement(found, weighing.confounding),
+        with_statement(findings, weighing.confounding),
         covers=(*NOISY, *weighing.covers),
         details={
-            **error_details(study, found),
+            **error_details(study, findings),
             **weighing.weights.details(study.outcome.width),
             **weighing.details,
         },
@@ -433,15 +416,18 @@ def answers_stage(
     weighed: Sequence[Weighing | None],
     released: FloatArray,
 ) -> Findings:
-    """Return the answers: the last stage reads nothing but public and released values."""
+    """Return the answers, from public and released values alone."""
     draw, answers = JointDraw.of(study), number_of_answers(study)
     parts = []
     for comparison, weighing, numbers in zip(comparisons, weighed, released, strict=True):
         place = (comparison.group, comparison.arm)
         for outcome in range(len(study.outcomes)):
             parts.append(part_of(study, draw, outcome, place, weighing, numbers[outcome].tolist(), answers))
-    sizes = {arm: [one.weight(study.estimand) for one in comparisons if one.arm == arm] for arm in study.arm_names[1:]}
-    total = float(max(sum(own) for own in sizes.values()))
+    sizes = {
+        arm: [comparison.weight(study.estimand) for comparison in comparisons if comparison.arm == arm]
+        for arm in study.arm_names[1:]
+    }
+    total = float(max(sum(counts) for counts in sizes.values()))
     parts = with_all_units(study, parts, sizes, 0.0, total)
     rows, calibration = calibrate(study, parts, table(study, parts))
     gates = gates_of(study, comparisons, weighed)
@@ -454,7 +440,7 @@ def answers_stage(
         details[f"units[{comparison.group}][{study.arm_names[0]}]"] = comparison.arms[1]
         details[f"units[{comparison.group}][{comparison.arm}]"] = comparison.arms[0]
     answered = gated(study, rows, gates)
-    found = Findings(
+    findings = Findings(
         answers=answered,
         confidence=study.confidence,
         covers=covered(study, answered),
@@ -473,29 +459,26 @@ def answers_stage(
         ),
         gates=gates,
         calibration=calibration,
-        not_covered=united(limit for one in weighed if one is not None for limit in one.not_covered),
+        not_covered=united(limit for weighing in filter(None, weighed) for limit in weighing.not_covered),
         details=details,
         contrasts=contrast_answers(study, parts, answered),
     )
-    return _of_one_question(study, found, weighed[0]) if study.asks_one else found
+    return _of_one_question(study, findings, weighed[0]) if study.asks_one else findings
 
 
 def gates_of(
     study: EffectStudy, comparisons: Sequence[Comparison], weighed: Sequence[Weighing | None]
 ) -> tuple[GateResult, ...]:
-    """Return every declared gate in every comparison.
-
-    They are exact, so that one cannot be told only where nothing was weighed.
-    """
-    found, gates = list[GateResult](), study.gates
+    """Return every declared gate in every comparison, exact but where nothing was weighed."""
+    results, gates = list[GateResult](), study.gates
     if gates is None:
         return ()
     for comparison, weighing in zip(comparisons, weighed, strict=True):
         place = (comparison.group, comparison.arm)
         if gates.balance is not None:
             rows = [] if weighing is None else [(row.after, 0.0) for row in weighing.differences]
-            found.append(balance_gate(*place, gates.balance, rows, critical_of(1)))
+            results.append(balance_gate(*place, gates.balance, rows, critical_of(1)))
         if gates.overlap is not None:
             value, error = (1.0, 1.0) if weighing is None else (weighing.weights.least_effective, 0.0)
-            found.append(overlap_gate(*place, gates.overlap, value, error, critical_of(1)))
-    return tuple(found)
+            results.append(overlap_gate(*place, gates.overlap, value, error, critical_of(1)))
+    return tuple(results)

@@ -1,14 +1,13 @@
 """Make features of public covariates, and measure their imbalance between the arms.
 
 Features are columns, squares, products, cells of coarse covariates, a propensity index and ten bins of it, each centred
-and scaled on a sample of rows. The outcome's mean within an arm is taken for a constant plus sum_j beta_j F_j with
+and scaled on a sample of rows. The outcome's mean within an arm is modelled as a constant plus sum_j beta_j F_j with
 independent beta_j of variance s^2 R_j/q_j, s the outcome's deviation: R_j is the share of a kind of features and q_j
-how many there are, or one over a cell's variance. All of this is a function of public columns, so that nothing has to
-be exact.
+their number, or one over a cell's variance. All of this is a function of public columns, so nothing has to be exact.
 
-Columns and products leave out what three covariates do together. Where covariates of few values have few combinations,
-an indicator of each is a feature, so that whatever function of them outcomes follow is balanced as far as noise and
-sampling error pay for it: exact matching's cells, in which no unit has to be left out.
+Columns and products leave out interactions of three covariates. Where covariates of few values have few combinations,
+an indicator of each is a feature, so that any function of them is balanced as far as noise and sampling error pay for
+it: the cells of exact matching, without leaving out a unit.
 
 The imbalance of a weighting is sum_j beta_j times the weighted differences of F_j: a bias of known deviation, which the
 interval allows for. Derivation: ``docs/proofs/balancing.md``, section 5.
@@ -19,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -34,21 +34,21 @@ from causalveil.tasks.estimate.weights.weighted_means import Details, PublicWeig
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, Int32Array, IntArray
 from causalveil.tasks.machine.distribute import map_partitions
 
-# A covariate is coarse with at most so many values, and at least so many rows of the sample to each.
+# A coarse covariate has at most this many values, and in the sample at least this many rows to each.
 MOST_VALUES, ROWS_A_VALUE = 16, 10
 FIRST = 100
-# There are no cells where there would be more; of fewer covariates products say all.
+# Cells are not made where they would be more, or of fewer covariates, which products describe in full.
 MOST_CELLS, FEWEST_COVARIATES = 128, 3
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The map from rows to indicators of cells, of which there may be none.
+    """The map from rows to indicators of cells; there may be no cells.
 
     Attributes:
         places: the columns of x of each coarse covariate.
         values: the values of each in the sample, each shape (values, columns).
-        kept: numbers of the combinations that the sample holds, ascending, shape (cells,).
+        kept: numbers of the combinations in the sample, ascending, shape (cells,).
     """
 
     places: tuple[slice, ...]
@@ -63,18 +63,18 @@ class Cells:
         for block in blocks(study):
             place = slice(block.start, block.start + len(block.features))
             most = min(MOST_VALUES, len(x) // ROWS_A_VALUE)
-            # The first rows of a number that is not coarse tell, and save sorting the others.
+            # The first rows show most covariates that are not coarse, which saves sorting all rows.
             if len(np.unique(x[:FIRST, place], axis=0)) > most:
                 continue
-            found: FloatArray = np.unique(x[:, place], axis=0)
-            if 1 < len(found) <= most:
+            distinct: FloatArray = np.unique(x[:, place], axis=0)
+            if 1 < len(distinct) <= most:
                 places.append(place)
-                values.append(found)
+                values.append(distinct)
         none: IntArray = np.empty(0, dtype=np.int64)
         if len(places) < FEWEST_COVARIATES or math.prod(map(len, values)) > MOST_CELLS:
             return cls((), (), none)
-        kept: IntArray = np.unique(cls(tuple(places), tuple(values), none).numbers(x))
-        return cls(tuple(places), tuple(values), kept)
+        combinations: IntArray = np.unique(cls(tuple(places), tuple(values), none).numbers(x))
+        return cls(tuple(places), tuple(values), combinations)
 
     @property
     def count(self) -> int:
@@ -86,27 +86,25 @@ class Cells:
 
         A value that the sample lacks counts as the nearest.
         """
-        found: IntArray = np.zeros(len(x), dtype=np.int64)
+        numbers: IntArray = np.zeros(len(x), dtype=np.int64)
         for place, values in zip(self.places, self.values, strict=True):
-            found *= len(values)
-            found += np.abs(x[:, None, place] - values).sum(axis=2).argmin(axis=1)
-        return found
+            numbers *= len(values)
+            numbers += np.abs(x[:, None, place] - values).sum(axis=2).argmin(axis=1)
+        return numbers
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """Indicators, shape (rows, cells)."""
         if not self.count:
             return np.empty((len(x), 0))
-        found: FloatArray = (self.numbers(x)[:, None] == self.kept).astype(np.float64)
-        return found
+        indicators: FloatArray = (self.numbers(x)[:, None] == self.kept).astype(np.float64)
+        return indicators
 
 
 def spread(indicators: FloatArray, index: FloatArray, t: ByteArray) -> float:
-    """Return the variance of the log odds of treatment between cells, beyond an index.
+    """Return the variance of log odds of treatment between cells beyond an index, at least 0.
 
-    It is 0 where nothing speaks for any.
-
-    By moments, as DerSimonian and Laird (1986) do it between trials: with o_c treated of a cell beside e_c expected and
-    v_c their variance under the index, E (o_c - e_c)^2 is about v_c + spread v_c^2.
+    By moments, like the variance between trials of DerSimonian and Laird (1986): with o_c treated units of a cell, e_c
+    expected and v_c their variance under the index, E (o_c - e_c)^2 is about v_c + spread v_c^2.
 
     Args:
         indicators: shape (rows, cells).
@@ -127,18 +125,18 @@ NUMBER_OF_BINS = 10
 INDEX_PRIOR = 1.0
 # The index is cut at these quantiles of the sample.
 INDEX_CUTS = (0.005, 0.995)
-# Rows that scales, index and cap are learnt from: so many that rows times features squared stay below WORK.
+# Least and most rows from which scales, index and cap are learnt; rows times features squared stay below WORK.
 SAMPLE = (2_000, 20_000)
 WORK = 10**9
-# Products are no features of their own where all rows times features squared would exceed this; the index has them.
+# Products enter the index alone where all rows times features squared would exceed this.
 FULL_WORK = 4 * 10**9
 MOST_CURVES = 300
 SMALLEST_DEVIATION = 1e-9
-# A number of a third standardised moment beyond this has its logarithm beside it, of 1 and so many mean distances.
+# A number whose skewness exceeds this enters with log(1 + STEEPNESS distance/mean distance) as well.
 SKEWED, STEEPNESS = 1.5, 20.0
 CONSTANT_PENALTY = 1e-6
-# Rounding keeps a number at an end within this of it.
-HAIR = 1 - 1e-9
+# Numbers beyond this part of the span are at an end, up to rounding.
+AT_END = 1 - 1e-9
 ITERATIONS = 40
 
 
@@ -158,15 +156,12 @@ class Standard:
 
     def __call__(self, values: FloatArray) -> FloatArray:
         """Standardised values, of the same shape."""
-        found: FloatArray = (values - self.mean) * self.factor
-        return found
+        return (values - self.mean) * self.factor
 
 
 @dataclass(frozen=True)
-class Bent:
-    """Skewed columns, which have logarithms beside them.
-
-    These are log(1 + STEEPNESS distance/mean) of the near end.
+class SkewedLogs:
+    """Skewed columns and their logarithms log(1 + STEEPNESS distance/mean) from the near end.
 
     Attributes:
         places: among the columns that enter, shape (k,).
@@ -181,11 +176,8 @@ class Bent:
     means: FloatArray
 
     @classmethod
-    def of(cls, x: FloatArray, numbers: IntArray) -> Bent:
-        """Find the skewed columns in a sample of those that enter, shape (rows, columns).
-
-        ``numbers``: those that are no flags.
-        """
+    def of(cls, x: FloatArray, numbers: IntArray) -> SkewedLogs:
+        """Find the skewed of ``numbers``, which are no flags, in a sample of shape (rows, columns)."""
         values = Standard.of(x[:, numbers])(x[:, numbers])
         third = np.mean(values**3, axis=0)
         chosen = np.abs(third) > SKEWED
@@ -206,23 +198,23 @@ class BalancedFeatures:
 
     Attributes:
         kept: columns of x that enter.
-        bent: the skewed among them, whose logarithms enter behind them.
+        logs: logarithms of the skewed columns, which enter after them.
         first, second: places within ``kept`` whose product is a curve; squares come first.
         cells: of coarse covariates.
-        own: which of (1, columns, curves, cells) are features of their own.
+        own: places of the features among (1, columns, curves, cells); the others enter the index alone.
         columns, curves, indicators: their scales.
         coefficients: of the propensity index in (1, columns, curves, cells).
-        cuts: where the index is cut.
+        cuts: the least and the largest index.
         index: its scale.
         edges: between bins of it.
         bins: their scales.
         penalties: q_j/R_j of each feature, shape (features,).
         narrow: the numbers whose declared ranges seem too narrow.
-        unseen: what such ranges leave of each column's confounding over what it shows, shape (kept,).
+        unseen: confounding of each column beyond its range over that within it, shape (kept,).
     """
 
     kept: IntArray
-    bent: Bent
+    logs: SkewedLogs
     first: IntArray
     second: IntArray
     cells: Cells
@@ -241,7 +233,7 @@ class BalancedFeatures:
 
     @property
     def count(self) -> int:
-        """Features, the constant among them."""
+        """Number of features, the constant among them."""
         return len(self.penalties)
 
     def __call__(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -252,15 +244,14 @@ class BalancedFeatures:
         return np.concatenate([base[:, self.own], self.index(index[:, None]), self.bins(bins)], axis=1), index
 
     def _base(self, x: FloatArray) -> FloatArray:
-        z = self.columns(self.bent(x[:, self.kept]))
+        z = self.columns(self.logs(x[:, self.kept]))
         curves = self.curves(z[:, self.first] * z[:, self.second])
         return np.concatenate([np.ones((len(z), 1)), z, curves, self.indicators(self.cells(x))], axis=1)
 
 
 def _bins(index: FloatArray, edges: FloatArray) -> FloatArray:
     """Return the bin of each index, as columns of 0 and 1."""
-    found: FloatArray = np.eye(len(edges) + 1)[np.searchsorted(edges, index)]
-    return found
+    return np.eye(len(edges) + 1)[np.searchsorted(edges, index)]
 
 
 def sample_size(features: int) -> int:
@@ -269,7 +260,7 @@ def sample_size(features: int) -> int:
 
 
 def sample_rows(enclave: Enclave, units: int, size: int) -> Rows:
-    """Return every k-th row of all segments: rows ascend by keyed hash, so these are random."""
+    """Return every k-th row of all segments, a random sample since rows ascend by keyed hash."""
     step = max(1, units // size)
     parts: list[Rows] = []
     passed = 0
@@ -282,10 +273,7 @@ def sample_rows(enclave: Enclave, units: int, size: int) -> Rows:
 
 
 def curve_places(columns: Columns) -> tuple[IntArray, IntArray]:
-    """Return the places of squares of numbers, then of products of columns.
-
-    Products are of different covariates, and are left out where there are many.
-    """
+    """Return the places of squares, then of products of different covariates if these are few."""
     pairs = [(place, place) for place in columns.curved]
     if len(pairs) + len(columns.kept) * (len(columns.kept) - 1) // 2 <= MOST_CURVES:
         pairs += columns.pairs
@@ -311,37 +299,37 @@ def _learn(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFe
     kept: IntArray = np.array(columns.kept, dtype=np.int64)
     wide = len(kept) + len(first) + 2 + NUMBER_OF_BINS
     rows = sample_rows(enclave, units, sample_size(wide))
-    bent = Bent.of(rows.x[:, kept], np.array(columns.curved, dtype=np.int64))
-    z_scale = Standard.of(bent(rows.x[:, kept]))
-    z = z_scale(bent(rows.x[:, kept]))
+    logs = SkewedLogs.of(rows.x[:, kept], np.array(columns.curved, dtype=np.int64))
+    z_scale = Standard.of(logs(rows.x[:, kept]))
+    z = z_scale(logs(rows.x[:, kept]))
     products = z[:, first] * z[:, second]
     curve_scale = Standard.of(products)
     cells = Cells.of(study, rows.x)
     indicators = cells(rows.x)
     cell_scale = Standard.of(indicators)
     base = np.concatenate([np.ones((len(z), 1)), z, curve_scale(products), cell_scale(indicators)], axis=1)
-    # What sets one cell apart is no larger for cells of few units.
-    scarce = 1 / np.maximum(indicators.var(axis=0), SMALLEST_DEVIATION)
+    # The effect of a cell is no larger for cells of few units.
+    cell_penalties = 1 / np.maximum(indicators.var(axis=0), SMALLEST_DEVIATION)
     of_columns = np.full(z.shape[1], len(kept) / COLUMNS)
     plain = np.concatenate([[CONSTANT_PENALTY], of_columns, np.full(len(first), len(first) / CURVES)])
-    coefficients = _index_coefficients(base, rows.t, plain, scarce, indicators)
+    coefficients = _index_coefficients(base, rows.t, plain, cell_penalties, indicators)
     index = base @ coefficients
     cuts: FloatArray = np.quantile(index, INDEX_CUTS)
     index = np.clip(index, *cuts)
     edges: FloatArray = np.quantile(index, np.arange(1, NUMBER_OF_BINS) / NUMBER_OF_BINS)
     curves = len(first) if units * wide**2 <= FULL_WORK else len(columns.curved)
     own = np.concatenate([np.arange(1 + z.shape[1] + curves), np.arange(len(plain), base.shape[1])])
-    of_own = [[CONSTANT_PENALTY], of_columns, np.full(curves, curves / CURVES), scarce / CELLS]
-    of_index = [1 / INDEX, *[NUMBER_OF_BINS / BINS] * NUMBER_OF_BINS]
+    penalties = [[CONSTANT_PENALTY], of_columns, np.full(curves, curves / CURVES), cell_penalties / CELLS]
+    index_penalties = [1 / INDEX, *[NUMBER_OF_BINS / BINS] * NUMBER_OF_BINS]
     places, unseen, treated = list(columns.ranges.places), np.zeros(len(kept)), rows.t != 0
     numbers = rows.x[:, kept[places]]
     ranged = in_ranges(columns, numbers)
     if 0 < treated.sum() < len(treated):
-        apart = numbers[treated].mean(axis=0) - numbers[~treated].mean(axis=0)
-        unseen[places] = ranged.left(apart, float(treated.mean()))
+        difference = numbers[treated].mean(axis=0) - numbers[~treated].mean(axis=0)
+        unseen[places] = ranged.left(difference, float(treated.mean()))
     features = BalancedFeatures(
         kept=kept,
-        bent=bent,
+        logs=logs,
         first=first,
         second=second,
         cells=cells,
@@ -354,7 +342,7 @@ def _learn(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFe
         index=Standard.of(index[:, None]),
         edges=edges,
         bins=Standard.of(_bins(index, edges)),
-        penalties=np.concatenate([*of_own, of_index]),
+        penalties=np.concatenate([*penalties, index_penalties]),
         narrow=NarrowRanges.of(ranged),
         unseen=unseen,
     )
@@ -362,17 +350,17 @@ def _learn(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFe
 
 
 def in_ranges(columns: Columns, numbers: FloatArray) -> Ranged:
-    """Return the numbers with declared ranges, of shape (rows, k)."""
-    ends = tuple((side * numbers >= columns.span * HAIR).mean(axis=0) for side in (-1, 1))
+    """Return numbers, shape (rows, k), with their declared ranges."""
+    ends = tuple((side * numbers >= columns.span * AT_END).mean(axis=0) for side in (-1, 1))
     return Ranged(columns.ranges, numbers.mean(axis=0), numbers.var(axis=0), columns.span, ends=ends)
 
 
 def _index_coefficients(
-    base: FloatArray, t: ByteArray, plain: FloatArray, scarce: FloatArray, indicators: FloatArray
+    base: FloatArray, t: ByteArray, plain: FloatArray, cell_penalties: FloatArray, indicators: FloatArray
 ) -> FloatArray:
     """Fit the coefficients of the index.
 
-    Cells enter as far as treatments depend on them beyond columns and products, which is public too.
+    Cells are penalised by how much treatments depend on them beyond columns and products.
 
     Args:
         base: shape (rows, d), cells last.
@@ -384,42 +372,42 @@ def _index_coefficients(
     coefficients = logistic(base[:, : len(plain)], t, plain / INDEX_PRIOR)
     between = spread(indicators, base[:, : len(plain)] @ coefficients, t)
     if between == 0:
-        return np.concatenate([coefficients, np.zeros(len(scarce))])
-    return logistic(base, t, np.concatenate([plain / INDEX_PRIOR, scarce / between]))
+        return np.concatenate([coefficients, np.zeros(len(cell_penalties))])
+    return logistic(base, t, np.concatenate([plain / INDEX_PRIOR, cell_penalties / between]))
 
 
 def logistic(base: FloatArray, t: ByteArray, penalties: FloatArray) -> FloatArray:
     """Fit a penalised logistic regression by Newton's method with halved steps.
 
-    It need not converge, since it is public.
+    It need not converge, since it is a function of public columns.
 
     Args:
         base: shape (rows, d), its first column the constant.
         t: shape (rows,).
         penalties: of each coefficient, shape (d,), in rows.
     """
-    found = np.zeros(base.shape[1])
+    coefficients = np.zeros(base.shape[1])
 
     def loss(w: FloatArray) -> float:
         score = base @ w
         return float(np.sum(np.logaddexp(0.0, score) - t * score) + penalties @ w**2 / 2)
 
-    current = loss(found)
+    current = loss(coefficients)
     for _ in range(ITERATIONS):
-        chance = 1 / (1 + np.exp(-np.clip(base @ found, -500, 500)))
-        gradient = base.T @ (chance - t) + penalties * found
+        chance = 1 / (1 + np.exp(-np.clip(base @ coefficients, -500, 500)))
+        gradient = base.T @ (chance - t) + penalties * coefficients
         scaled = base * np.sqrt(chance * (1 - chance))[:, None]
         step = np.linalg.solve(scaled.T @ scaled + np.diag(penalties), gradient)
         share = 1.0
-        while share > 1e-6 and not loss(found - share * step) < current:
+        while share > 1e-6 and not loss(coefficients - share * step) < current:
             share /= 2
         if share <= 1e-6:
             break
-        found = found - share * step
-        before, current = current, loss(found)
+        coefficients = coefficients - share * step
+        before, current = current, loss(coefficients)
         if before - current < 1e-6:
             break
-    return found
+    return coefficients
 
 
 T = TypeVar("T")
@@ -433,8 +421,8 @@ class Imbalance:
     """Imbalance that weights leave between the arms, all of it public.
 
     Attributes:
-        bias: what the estimate may be off by, in standard errors of sampling.
-        left: the same in deviations of the outcome, of which covariates may explain what the shares of features say.
+        bias: the deviation of the estimate's bias, in standard errors of sampling.
+        left: the same in deviations of the outcome, under the prior of the features' shares.
         before, after: the largest difference of the arms' weighted means of a feature, in its deviations.
     """
 
@@ -445,7 +433,7 @@ class Imbalance:
 
     @property
     def details(self) -> Details:
-        """The largest differences, as a release has them."""
+        """The largest differences, for a release."""
         return {"largest_difference_before": self.before, "largest_difference_after": self.after}
 
 
@@ -459,73 +447,66 @@ class Balancer:
 
     @classmethod
     def of(cls, study: EffectStudy, enclave: Enclave, units: int) -> tuple[Balancer, Rows]:
-        """Return the rows with the features that a sample of them tells, and that sample."""
+        """Return the rows with features learnt from a sample of them, and that sample."""
         features, sample = learn_features(study, enclave, units)
         return cls(enclave, features, study.execution.workers), sample
 
     def totals(self) -> tuple[FloatArray, FloatArray]:
-        """Return sums of the features and numbers of units, of controls, then of treated.
+        """Return sums of features, shape (2, features), and numbers of units, (2,); controls first."""
 
-        They are of shape (2, features) and (2,).
-        """
-
-        def of(rows: Rows) -> FloatArray:
+        def sums_of_rows(rows: Rows) -> FloatArray:
             values, _ = self.features(rows.x)
             arms = np.stack([rows.t == 0, rows.t != 0]).astype(np.float64)
             return np.column_stack([arms @ values, arms.sum(axis=1)])
 
-        total = np.sum(self.over_chunks(of), axis=0)
+        total = np.sum(self.over_chunks(sums_of_rows), axis=0)
         return total[:, :-1], total[:, -1]
 
     def alone(self) -> int:
-        """Count the units with nobody of the other arm in their cell; 0 without cells."""
+        """Count the units without a unit of the other arm in their cell; 0 without cells."""
 
-        def of(rows: Rows) -> FloatArray:
+        def counts_of_rows(rows: Rows) -> FloatArray:
             inside = self.features.cells(rows.x)
             return np.stack([inside[rows.t == 0].sum(axis=0), inside[rows.t != 0].sum(axis=0)])
 
         if not self.features.cells.count:
             return 0
-        found = np.sum(self.over_chunks(of), axis=0)
-        return round(float(found[:, found.min(axis=0) == 0].sum()))
+        counts = np.sum(self.over_chunks(counts_of_rows), axis=0)
+        return round(float(counts[:, counts.min(axis=0) == 0].sum()))
 
     def weighted_means(self, weights: IntArray | Int32Array) -> FloatArray:
-        """Return the features' means under weights of the rows, shape (2, features).
-
-        Weights have shape (n,). Controls come first.
-        """
+        """Return means of features under weights of shape (n,), shape (2, features); controls first."""
         edges = np.cumsum([0, *(len(part) for part in self.enclave.hashes())])
 
-        def of(segment: int) -> FloatArray:
+        def sums_of_segment(segment: int) -> FloatArray:
             rows = self.enclave.rows(segment)
-            own = weights[edges[segment] : edges[segment + 1]].astype(np.float64)
+            segment_weights = weights[edges[segment] : edges[segment + 1]].astype(np.float64)
             # The arms' weights add up in the last column.
             total = np.zeros((2, self.features.count + 1))
             for first in range(0, len(rows), CHUNK):
                 window = slice(first, first + CHUNK)
                 values, _ = self.features(rows.x[window])
-                arms = np.stack([rows.t[window] == 0, rows.t[window] != 0]) * own[window]
+                arms = np.stack([rows.t[window] == 0, rows.t[window] != 0]) * segment_weights[window]
                 total[:, :-1] += arms @ values
                 total[:, -1] += arms.sum(axis=1)
             return total
 
-        sums: FloatArray = np.sum(map_partitions(of, self.enclave.segments, self.workers), axis=0)
-        means: FloatArray = sums[:, :-1] / sums[:, -1:]
-        return means
+        sums: FloatArray = np.sum(map_partitions(sums_of_segment, self.enclave.segments, self.workers), axis=0)
+        return sums[:, :-1] / sums[:, -1:]
 
-    def over_chunks(self, of: Callable[[Rows], T]) -> list[T]:
-        """Return what a function says of chunks of rows, in their order."""
+    def over_chunks(self, function: Callable[[Rows], T]) -> list[T]:
+        """Return a function's results for chunks of rows, in their order."""
 
-        def one(segment: int) -> list[T]:
+        def segment_results(segment: int) -> list[T]:
             rows = self.enclave.rows(segment)
-            return [of(rows[first : first + CHUNK]) for first in range(0, len(rows), CHUNK)]
+            return [function(rows[first : first + CHUNK]) for first in range(0, len(rows), CHUNK)]
 
-        return [found for part in map_partitions(one, self.enclave.segments, self.workers) for found in part]
+        return list(chain.from_iterable(map_partitions(segment_results, self.enclave.segments, self.workers)))
 
 
 @dataclass(frozen=True)
 class Aim:
-    """The features' means in either arm, and over those whom the effect is averaged over.
+    """The features' means in either arm, and over the units of the estimand.
 
     Attributes:
         means: of controls, then of treated, shape (2, features).
@@ -538,62 +519,62 @@ class Aim:
     queries: int
 
     @classmethod
-    def of(cls, balancer: Balancer, estimand: Estimand, everybody: Enclave | None = None) -> Aim:
+    def of(cls, balancer: Balancer, estimand: Estimand, all_arms: Enclave | None = None) -> Aim:
         """Return the aim of an estimand.
 
         Args:
             balancer: rows and features.
-            estimand: whom the effect is averaged over.
-            everybody: the units whom an average over everybody is of, where they are more than these two arms.
+            estimand: the units over whom the effect is averaged.
+            all_arms: units of all arms, over whom the ATE is averaged, where these are more than two arms.
         """
         sums, counts = balancer.totals()
         means = sums / counts[:, None]
         if estimand is not Estimand.ATE:
             (arm,) = estimand.arms
             return cls(means, means[arm], round(float(counts[arm])))
-        if everybody is not None:
-            sums, counts = replace(balancer, enclave=everybody).totals()
+        if all_arms is not None:
+            sums, counts = replace(balancer, enclave=all_arms).totals()
         return cls(means, sums.sum(axis=0) / counts.sum(), round(float(counts.sum())))
 
 
 def imbalance(balancer: Balancer, units: WeightedUnits, aim: Aim, halfway: bool = False) -> Imbalance:
-    """Compute the imbalance that a weighting leaves between the arms, however it was made.
+    """Compute the imbalance that any weighting leaves between the arms.
 
     Args:
         balancer: rows and features.
         units: the weighting.
-        aim: what the features' means should be.
-        halfway: whether the weights aim at no one's means; the middle of both arms then takes the place of the target.
+        aim: the means that features should have.
+        halfway: whether weights have no target; deviations are then measured from the middle of both arms' means.
     """
     weighted = balancer.weighted_means(units.weights)
     off = (weighted - (weighted.mean(axis=0) if halfway else aim.target))[:, 1:]
     precisions = 1 / balancer.features.penalties[1:]
-    # Arms whose outcomes depend alike on the features err together; otherwise their errors add up in squares.
-    alike = float(np.square(off[1] - off[0]) @ precisions)
-    apart = float(np.square(off[1]) @ precisions + np.square(off[0]) @ precisions)
-    # Of numbers that their ranges cut away nothing is balanced, of others with people at the ends not all.
+    # Errors of arms with the same slopes partly cancel; with independent slopes they add up in squares.
+    common = float(np.square(off[1] - off[0]) @ precisions)
+    independent = float(np.square(off[1]) @ precisions + np.square(off[0]) @ precisions)
+    # Numbers clipped by their ranges are not balanced at all; others with units at the ends are in part.
     unseen = part_hidden(len(balancer.features.narrow.clipped), len(balancer.features.kept)) * ConfoundingPrior().bias()
     before = aim.means[1, 1:] - aim.means[0, 1:]
     beyond = balancer.features.unseen
     left_beyond = float(np.square(beyond * before[: len(beyond)]) @ precisions[: len(beyond)])
-    left = math.sqrt(max(alike, apart) + left_beyond + unseen**2)
+    left = math.sqrt(max(common, independent) + left_beyond + unseen**2)
     bias = left / math.sqrt(float(sum(units.summary.weight_squares)))
-    differences = (float(np.abs(one).max(initial=0.0)) for one in (before, off[1] - off[0]))
+    differences = (float(np.abs(values).max(initial=0.0)) for values in (before, off[1] - off[0]))
     # Sums of floats depend on the order of rows in their last digits; a release does not.
     return Imbalance(*(float(f"{value:.{DIGITS}g}") for value in (bias, left, *differences)))
 
 
 @dataclass(frozen=True)
 class Weighing:
-    """Public facts about the weights of a comparison, by whatever method they were made.
+    """Public facts about the weights of a comparison by any method.
 
     Attributes:
-        weights: their sizes.
-        bias: what the interval allows for, in standard errors of sampling.
-        confounding: what was done about confounding.
-        covers: what the interval covers beside sampling and noise.
-        not_covered: what it does not cover.
-        details: what the release says of them.
+        weights: their summary.
+        bias: that the interval allows for, in standard errors of sampling.
+        confounding: the statement on confounding.
+        covers: sources of error that the interval covers beside sampling and noise.
+        not_covered: sources of error that it does not cover.
+        details: of the release.
         differences: of the arms in each covariate.
     """
 
@@ -619,7 +600,7 @@ class Difference:
 
 
 def save_units(enclave: Enclave, units: WeightedUnits) -> None:
-    """Leave a weighting in the enclave."""
+    """Store a weighting in the enclave."""
     enclave.save(WEIGHTS, units.weights)
     for place, pairs in enumerate(units.pairs):
         enclave.save(PAIRS.format(place), pairs)

@@ -1,14 +1,13 @@
-"""A difference of weighted arm means under public weights.
+"""Compute a difference of weighted arm means under public weights, and its variance.
 
-Two numbers are released, the difference and its sampling variance; read back they are an estimate.
-
-At label level covariates and treatments are public, so every unit's weight is, and
+The two numbers are released; read back they are an estimate. At label level covariates and treatments are public, so
+every unit's weight is, and
 
     tau = sum over the treated of w_i y_i - sum over the controls of w_i y_i,   the weights of either arm add up to 1.
 
-Weights are kept as whole numbers W_i with the totals T of their arms, w_i = W_i/T, so that everything is exact. What
-one outcome can move is known only once units are weighed. So estimate and sampling variance are each divided by that
-before noise is added: the declared sensitivity is 1, whatever the weights; plan, ledger and release agree exactly.
+Weights are kept as whole numbers W_i with the totals T of their arms, w_i = W_i/T, so that everything is exact. The
+sensitivity is known only once units are weighed, so estimate and sampling variance are each divided by their own before
+noise is added: the declared sensitivity is 1, whatever the weights; plan, ledger and release agree exactly.
 Proofs: ``docs/proofs/balancing.md``, sections 1 to 4.
 """
 
@@ -37,7 +36,7 @@ from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity,
 
 Details = dict[str, float | int | str | bool]
 SLOT = Slot(name="effect", scope=Scope.all)
-# Weights of a mean of this size are told apart to one part in RESOLUTION; fewer where their sum would not fit.
+# Weights of mean 1 are rounded to multiples of 1/RESOLUTION; more coarsely where their sum would exceed LARGEST_TOTAL.
 RESOLUTION = 2**12
 LARGEST_TOTAL = 2**40
 
@@ -52,8 +51,8 @@ class PublicWeights:
         totals: T, the sum of W in each arm.
         largest: the largest W in each arm.
         squares: the sum of W^2 in each arm.
-        pairs: pairs of near units within the treated, within the controls, and across (``variance_pairs``); none
-            across where those within are of units at random.
+        pairs: numbers of pairs of near units within the treated, within the controls, and across arms
+            (``variance_pairs``); none across where pairs within arms are random.
         share: the part of the draw that measures the variance, where a study declares it; None: see :func:`shares`.
     """
 
@@ -100,7 +99,7 @@ class PublicWeights:
         return min(1.0, *(own / units for own, units in zip(self.effective, self.arms, strict=True)))
 
     def details(self, width: float) -> Details:
-        """Return what a release says of them, for an outcome whose declared range has this width."""
+        """Return details of a release, for an outcome whose declared range has this width."""
         largest, (treated, control) = float(self.largest_weight), self.effective
         return {
             "sensitivity_of_estimate": largest * width,
@@ -116,22 +115,19 @@ class PublicWeights:
 
     @property
     def largest_variance(self) -> float:
-        """Upper bound on the sampling variance of any population.
+        """Upper bound on the sampling variance of any population with outcomes in [-1, 1].
 
-        Outcomes are in [-1, 1] (``docs/proofs/matching.md``, section 4).
+        Derivation: ``docs/proofs/matching.md``, section 4.
         """
         treated, control = (float(square) for square in self.weight_squares)
-        # With nothing left out, weights of either arm make room for the variance of effects.
+        # Where the average is over all units, the weights of both arms bound the variance of effects too.
         whole = self.queries == sum(self.arms)
         return treated + control + (0 if whole else 4 / self.queries)
 
 
 @dataclass(frozen=True)
 class WeightedUnits:
-    """A weighting as the outcome's sums need it: W, shape (n,), and pairs of positions.
-
-    Each of the pairs has shape (pairs, 2).
-    """
+    """A weighting in units: W, shape (n,), and pairs of positions, each shape (pairs, 2)."""
 
     summary: PublicWeights
     weights: IntArray | Int32Array
@@ -149,11 +145,11 @@ class WeightedUnits:
         """Return whole weights, shape (n,), with their summary."""
         totals, largest, squares = [], [], []
         for arm in (1, 0):
-            own = weights[in_treated == arm]
-            totals.append(int(own.sum()))
-            largest.append(int(own.max(initial=0)))
-            # Beyond 2^53 a sum of floats would do as well, but Python's whole numbers are exact.
-            values, counts = np.unique(own, return_counts=True)
+            arm_weights = weights[in_treated == arm]
+            totals.append(int(arm_weights.sum()))
+            largest.append(int(arm_weights.max(initial=0)))
+            # Python's whole numbers are exact beyond 2^53 too.
+            values, counts = np.unique(arm_weights, return_counts=True)
             squares.append(sum(int(value) ** 2 * int(count) for value, count in zip(values, counts, strict=True)))
         treated = int(np.count_nonzero(in_treated))
         summary = PublicWeights(
@@ -168,7 +164,7 @@ class WeightedUnits:
         return cls(summary, weights, pairs)
 
     def in_rows(self, order: IntArray) -> WeightedUnits:
-        """Return the same of units as their rows stand; ``order``: the row of each, shape (n,)."""
+        """Return the weighting in the order of rows; ``order``: the row of each unit, shape (n,)."""
         weights = np.empty_like(self.weights)
         weights[order] = self.weights
         first, second, across = (order[pairs].astype(np.int32) for pairs in self.pairs)
@@ -176,10 +172,10 @@ class WeightedUnits:
 
 
 def count_arms(in_treated: ByteArray) -> tuple[int, int]:
-    """Count controls and treated units, in the order in which arms are numbered.
+    """Count controls and treated units, in the order of the arms' numbers.
 
     Raises:
-        DataError: as of :func:`refuse_empty`.
+        DataError: an arm has no unit.
     """
     treated = int(np.count_nonzero(in_treated))
     controls = len(in_treated) - treated
@@ -188,10 +184,10 @@ def count_arms(in_treated: ByteArray) -> tuple[int, int]:
 
 
 def refuse_empty(treated: int, controls: int) -> None:
-    """Refuse an arm without units, which is a public fact where treatments are.
+    """Refuse an arm without units, a public fact where treatments are public.
 
     Raises:
-        DataError: there is one.
+        DataError: an arm has no unit.
     """
     if min(treated, controls) < 1:
         empty = "treated" if treated < 1 else "control"
@@ -205,8 +201,8 @@ def weigh_units(v: FloatArray, in_treated: ByteArray, queries: int, scores: Floa
         v: weights, shape (n,), >= 0, of mean about 1 within each arm.
         in_treated: shape (n,), 1 for the treated.
         queries: m.
-        scores: shape (n,), by which units are near each other; None: units stand in an order that says nothing, pairs
-            are of units at random, and none are across.
+        scores: shape (n,), by which units are near each other; None: units are in random order, pairs within arms are
+            of neighbours in it, and none are across arms.
 
     Raises:
         DataError: an arm has no unit.
@@ -220,7 +216,7 @@ def weigh_units(v: FloatArray, in_treated: ByteArray, queries: int, scores: Floa
 
 
 def _random_pairs(used: np.ndarray, in_treated: ByteArray) -> tuple[PairArray, PairArray, PairArray]:
-    """Neighbours within each arm in the order in which units stand: that of their keyed hashes."""
+    """Return pairs of neighbours within each arm in the order of units, that of keyed hashes."""
     none = np.empty((0, 2), dtype=np.int32)
     within = []
     for arm in (1, 0):
@@ -229,7 +225,7 @@ def _random_pairs(used: np.ndarray, in_treated: ByteArray) -> tuple[PairArray, P
     return within[0], within[1], none
 
 
-# Parts of the draw that may measure the sampling variance; of the rest is the estimate.
+# Candidate parts of the draw that measure the sampling variance; the rest measures the estimate.
 SHARES = tuple(Fraction(part, 200) for part in (4, 6, 8, 10, 14, 20, 30))
 # Deviations of the variance's noise by which it widens an interval's square, about.
 REACH = 1.0
@@ -247,7 +243,7 @@ def mechanism(cost: PrivacyCost) -> Mechanism:
 
 
 def variance_unit(weights: PublicWeights) -> Fraction:
-    """Bound how far one outcome in [-1, 1] moves the sum of squares of :func:`sums` (section 3)."""
+    """Bound the change of the sum of squares by one outcome in [-1, 1] (section 3)."""
     treated, control, across = weights.pairs
     within = (
         2 * abs(weight) / pairs for weight, pairs in zip(weights.variance_weights, (treated, control), strict=True)
@@ -255,18 +251,18 @@ def variance_unit(weights: PublicWeights) -> Fraction:
     return max(within) + (Fraction(4, weights.queries * across) if across else 0)
 
 
-def shares(weights: PublicWeights, cost: PrivacyCost, louder: float = 1.0) -> tuple[Fraction, Fraction]:
+def shares(weights: PublicWeights, cost: PrivacyCost, times_noise: float = 1.0) -> tuple[Fraction, Fraction]:
     """Return factors of the estimate and of its variance in the draw, from public weights alone.
 
-    ``louder``: by how much their noise is larger than that of a draw of their own. The factors make the sum of the
-    estimate's noise variance and of what the variance's noise adds to an interval least. With Laplace noise they add up
-    to 1, with Gaussian noise their squares do, up to rounding towards 0.
+    The factors minimise the sum of the estimate's noise variance and of the addition to an interval's square by noise
+    in the variance. With Laplace noise they add up to 1, with Gaussian noise their squares do, up to rounding towards
+    0. ``times_noise``: factor of the noise over that of a draw of these two numbers alone.
     """
     if not weights.measurable:
         return Fraction(1), Fraction(0)
     if weights.share is not None:
         return 1 - weights.share, weights.share
-    scale = mechanism(cost).known_scale * louder
+    scale = mechanism(cost).known_scale * times_noise
     noise, unit = float(weights.largest_weight), float(variance_unit(weights))
 
     def cost_of(share: Fraction) -> float:
@@ -278,7 +274,7 @@ def shares(weights: PublicWeights, cost: PrivacyCost, louder: float = 1.0) -> tu
 
 
 def _rest(share: Fraction, cost: PrivacyCost) -> Fraction:
-    """The estimate's factor beside that of its variance."""
+    """Return the estimate's factor, given that of its variance."""
     if cost.delta == 0:
         return 1 - share
     return Fraction(math.isqrt(int((1 - share**2) * 2**60)), 2**30)
@@ -291,51 +287,52 @@ def sums(units: WeightedUnits, in_treated: ByteArray, outcome: FloatArray, cost:
 
 
 def exact_sums(
-    units: WeightedUnits, in_treated: ByteArray, outcome: FloatArray, cost: PrivacyCost, louder: float = 1.0
+    units: WeightedUnits, in_treated: ByteArray, outcome: FloatArray, cost: PrivacyCost, times_noise: float = 1.0
 ) -> tuple[Fraction, Fraction]:
     """Return the two numbers before rounding.
 
-    One outcome moves them by at most 1 in the mechanism's norm. Outcomes are rounded to a public lattice first and
-    everything after that is exact, up to the last rounding.
+    One outcome moves them by at most 1 in the mechanism's norm. Outcomes are rounded to a public lattice first;
+    everything after is exact, up to the last rounding.
 
     Args:
         units: the weighting.
         in_treated: shape (n,), 1 for units of the treated arm, 0 for controls.
         outcome: u, shape (n,), in [-1, 1].
-        cost: of the draw, which sets how the two share it.
-        louder: as of :func:`shares`.
+        cost: of the draw.
+        times_noise: as in :func:`shares`.
     """
     weights = units.summary
     exponent = sums_exponent(2 * max(weights.totals), 1)
     per_arm = arm_sums(units.weights, in_treated, outcome, exponent)
-    means = [Fraction(found, total << exponent) for found, total in zip(per_arm, weights.totals, strict=True)]
-    first, second = shares(weights, cost, louder)
+    means = [Fraction(arm_sum, total << exponent) for arm_sum, total in zip(per_arm, weights.totals, strict=True)]
+    first, second = shares(weights, cost, times_noise)
     estimate = (means[0] - means[1]) / (2 * weights.largest_weight)
     variance = _sum_of_squares(units, outcome) / variance_unit(weights) if weights.measurable else Fraction(0)
     return first * estimate, second * variance
 
 
 def _sum_of_squares(units: WeightedUnits, outcome: FloatArray) -> Fraction:
-    """1/(m L) sum over twins of (u - u')^2 + sum over arms of (A - 1/m)/P sum over pairs of (u - u')^2/2, exact."""
+    """Return the exact sum of squares that measures the variance.
+
+    1/(m L) sum over twins of (u - u')^2 + sum over arms of (A - 1/m)/P sum over pairs of (u - u')^2/2.
+    """
     weights = units.summary
     exponent = sums_exponent(len(outcome), 2)
     *within, across = (squared_differences(pairs, outcome, exponent) for pairs in units.pairs)
     total = across / (weights.queries * weights.pairs[2]) if weights.pairs[2] else Fraction(0)
-    for weight, pairs, found in zip(weights.variance_weights, weights.pairs, within, strict=False):
-        total += weight / pairs * found / 2
+    for weight, pairs, squares in zip(weights.variance_weights, weights.pairs, within, strict=False):
+        total += weight / pairs * squares / 2
     return total
 
 
 @dataclass(frozen=True)
 class NoisyDifference:
-    """The difference and its variance as two released numbers tell them.
-
-    Outcomes are in [-1, 1].
+    """A difference of weighted means and its variance, read off two released numbers.
 
     Attributes:
-        value: the difference of weighted means.
+        value: the difference of weighted means, of outcomes in [-1, 1].
         variance: its sampling variance; the largest of any population where none was measured.
-        noise, variance_noise: by how much one unit of noise moves either.
+        noise, variance_noise: change of either by one unit of noise.
     """
 
     value: float
@@ -345,7 +342,7 @@ class NoisyDifference:
 
     @classmethod
     def of(
-        cls, weights: PublicWeights, cost: PrivacyCost, numbers: Sequence[float], bias: float, louder: float = 1.0
+        cls, weights: PublicWeights, cost: PrivacyCost, numbers: Sequence[float], bias: float, times_noise: float = 1.0
     ) -> NoisyDifference:
         """Read the two numbers.
 
@@ -353,16 +350,16 @@ class NoisyDifference:
             weights: the weighting.
             cost: of the draw.
             numbers: as released.
-            bias: what the estimate may be off by, in standard errors of sampling.
-            louder: as of :func:`shares`.
+            bias: bound on the estimate's bias, in standard errors of sampling.
+            times_noise: as in :func:`shares`.
         """
-        first, second = (float(share) for share in shares(weights, cost, louder))
+        first, second = (float(share) for share in shares(weights, cost, times_noise))
         noise = 2 * float(weights.largest_weight) / first
         value = noise * numbers[0]
         if not weights.measurable:
             return cls(value, weights.largest_variance, noise, 0.0)
         unit = float(variance_unit(weights)) / second
         variance = unit * numbers[1]
-        # The twins' differences hold the effect itself; its share is taken off with the estimate.
+        # The twins' differences contain the effect itself; its square is subtracted by the estimate.
         variance -= weights.twins * effect_in_twins(value, bias, variance)
         return cls(value, variance, noise, unit)
