@@ -71,6 +71,7 @@ class Code(StrEnum):
     censoring_within = "censoring_within"
     censoring_pooled = "censoring_pooled"
     late_entry = "late_entry"
+    survivors = "survivors"
     earlier_horizon = "earlier_horizon"
     grid = "grid"
     other_samples = "other_samples"
@@ -145,6 +146,8 @@ SENTENCES: dict[StrEnum, str] = {
     Code.censoring_within: "informative censoring within an arm and levels of {columns}",
     Code.censoring_pooled: "informative censoring by {columns} within pooled strata, which noise would hide",
     Code.late_entry: "entry that depends on the time of the event, within an arm (dependent truncation)",
+    Code.survivors: "selection by who had no event until {landmark:g}: of these the arms may be unlike, even in a "
+    "trial (survivor bias)",
     Code.earlier_horizon: "the choice of an earlier horizon by noisy numbers",
     Code.grid: "discretisation of follow-up into {intervals} intervals",
     Code.other_samples: "sampling error: other units could favour the other direction",

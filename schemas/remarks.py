@@ -24,6 +24,7 @@ class PlanCode(StrEnum):
     no_treatment = "no_treatment"
     no_outcome = "no_outcome"
     no_time = "no_time"
+    never_at_risk = "never_at_risk"
     cannot_plan = "cannot_plan"
     unadjusted = "unadjusted"
     unadjusted_times = "unadjusted_times"
@@ -136,6 +137,7 @@ REMARKS: dict[StrEnum, str] = {
     PlanCode.no_outcome: f"{COUNTED[PlanCode.no_outcome]}. This moves the answer by at most {{far:.6g}} times "
     "the sum of the arms' shares of such units.",
     PlanCode.no_time: "units without {columns} count as censored at once.",
+    PlanCode.never_at_risk: "units without {columns} are never at risk, and count nowhere.",
     PlanCode.cannot_plan: "for a treated share of {treated:g} {problem}.",
     PlanCode.unadjusted: f"{_AS_THEY_ARE}estimator 'auto' adjusts as far as size and budget allow.",
     PlanCode.unadjusted_times: f"{_AS_THEY_ARE}declare covariates, which are then adjusted for.",

@@ -194,10 +194,15 @@ def _strata(found: Findings) -> float:
 
 
 def without_time(outcome: TimeToEvent) -> list[Remark]:
-    """Return the warning of people without a time, who count as censored at once."""
-    columns = ((outcome.time, outcome.time_nulls), (outcome.event, outcome.event_nulls))
-    missing = [name for name, nulls in columns if nulls is Missing.indicator]
-    return [remark(PlanCode.no_time, columns=" or ".join(f"'{name}'" for name in missing))] if missing else []
+    """Return the warning of people without a time, who count as censored at once.
+
+    Where people may enter late they are never at risk, as those who have no entry.
+    """
+    columns = [(outcome.time, outcome.time_nulls), (outcome.event, outcome.event_nulls)]
+    columns += [] if outcome.entry is None else [(outcome.entry, outcome.entry_nulls)]
+    missing = " or ".join(f"'{name}'" for name, nulls in columns if nulls is Missing.indicator)
+    code = PlanCode.no_time if outcome.entry is None else PlanCode.never_at_risk
+    return [remark(code, columns=missing)] if missing else []
 
 
 def _people(study: Any, made: Made) -> MemoryEnclave:

@@ -31,10 +31,10 @@ from causalveil.tasks.report.facts import (
     bounds_text,
     codes_text,
     facts_of,
+    further_words,
     rows_text,
     times_facts,
     unit_flow,
-    weighted_words,
 )
 from causalveil.tasks.report.numbers import arm_means, each_unit, figure, place_label
 
@@ -208,7 +208,7 @@ def _population(release: Mapping[str, Any], kind: str) -> str:
     spec, groups = release["specification"], release["specification"].get("subgroups")
     among = f" where {where}" if (where := where_words(spec)) else ""
     by = f", and each level of {groups['name']}" if groups else ""
-    return f"{kind}: {each_unit(kind, _unit(spec))} of {_dataset(release)}{among}{by}{weighted_words(spec)}."
+    return f"{kind}: {each_unit(kind, _unit(spec))} of {_dataset(release)}{among}{by}{further_words(spec)}."
 
 
 def _unit(spec: Mapping[str, Any]) -> str:

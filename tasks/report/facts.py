@@ -372,12 +372,20 @@ def _relative(spec: Mapping[str, Any]) -> str:
 def over_whom(spec: Mapping[str, Any], estimand: str) -> str:
     """Return the units that the answer is an average over, in words."""
     among = where_words(spec)
-    return f"{each_unit(estimand)} of the dataset{f' where {among}' if among else ''}{weighted_words(spec)}"
+    return f"{each_unit(estimand)} of the dataset{f' where {among}' if among else ''}{further_words(spec)}"
 
 
-def weighted_words(spec: Mapping[str, Any]) -> str:
-    """Return by which survey weights units count, in words; empty if all count alike."""
-    return f", weighted by {spec['weights']['column']}" if spec.get("weights") else ""
+def further_words(spec: Mapping[str, Any]) -> str:
+    """Return what else says who answers are about: a landmark, cohorts, survey weights; empty if all count alike."""
+    outcomes = outcomes_of(spec)
+    landmark = next((one["landmark"] for one in outcomes if one.get("landmark")), None)
+    unit = f" {outcomes[0]['unit_of_measure']}" if landmark and outcomes[0].get("unit_of_measure") else ""
+    cohorts = ", ".join(dict.fromkeys(str(one["arm"]) for one in outcomes if one.get("arm") is not None))
+    return (
+        (f", without an event until {landmark:g}{unit}" if landmark else "")
+        + (f", each answer about its own cohort ({cohorts})" if cohorts else "")
+        + (f", weighted by {spec['weights']['column']}" if spec.get("weights") else "")
+    )
 
 
 def _measures(spec: Mapping[str, Any]) -> list[str]:

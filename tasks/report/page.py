@@ -28,7 +28,7 @@ from causalveil.schemas.specification import one_outcome, outcomes_of
 from causalveil.schemas.study import Estimand
 from causalveil.schemas.where import condition_words, where_words
 from causalveil.tasks.report.details import PLACEHOLDER, as_used, detail_rows, estimand_of, guidelines_context
-from causalveil.tasks.report.facts import bounds_text
+from causalveil.tasks.report.facts import bounds_text, further_words
 from causalveil.tasks.report.figures import Axis, Line, waterfalls
 from causalveil.tasks.report.numbers import (
     SCORES,
@@ -65,7 +65,8 @@ def populations_of(specification: Mapping[str, Any]) -> dict[str, str]:
     """Return by estimand the units that an answer is an average over, in words."""
     among = where_words(specification)
     over = {str(one): f"the {one.adjective}" if one.adjective else "all" for one in Estimand}
-    return {name: f"over {which} units{f' where {among}' if among else ''}" for name, which in over.items()}
+    which = f"units{f' where {among}' if among else ''}{further_words(specification)}"
+    return {name: f"over {every} {which}" for name, every in over.items()}
 
 
 def report_html(release: Published, contract: Contract | None = None) -> str:

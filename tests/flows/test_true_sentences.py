@@ -321,8 +321,9 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     yield told(told(survival, by_age), {"details": {"strata": 2, "pooled_strata": "group: b or c"}})
     whole = {"interval": {"lower": -1.0, "upper": 1.0}, "state": "unresolved"}
     yield told(told(survival, by_age), whole | {"details": {"still_followed": 0.1}})
-    late = [survival["specification"]["outcomes"][0] | {"entry": "joined"}]
-    yield told(survival, whole | {"specification": {"outcomes": late}})
+    for landmark in (0, 30):
+        late = [survival["specification"]["outcomes"][0] | {"entry": "joined", "landmark": landmark}]
+        yield told(survival, whole | {"specification": {"outcomes": late}})
     yield told(documents["aipw"], {"confounding": said_of(RANDOMISED)})
     yield merge(documents["matching"], {"specification": {"estimator": {"ratio": 1}}})
     ratio = {"measure": "ratio", "estimate": 0.8, "lower": 0.6, "upper": None}

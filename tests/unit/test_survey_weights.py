@@ -14,6 +14,7 @@ from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.limits import Code
 from causalveil.tasks.data.cells import CellRows, shares_of
 from causalveil.tasks.report.facts import over_whom
+from causalveil.tasks.report.page import populations_of
 from tests.limits import codes
 from tests.protocol_help import analysed, in_cells, make_protocol
 from tests.studies import completed, owned
@@ -136,3 +137,7 @@ def test_a_report_says_by_which_weights_its_population_counts() -> None:
     spec = {"weights": {"column": "pweight", "upper": 5}, "data": {"unit": "person"}}
     assert over_whom(spec, "ATE").endswith(" of the dataset, weighted by pweight")
     assert not over_whom({"data": {"unit": "person"}}, "ATE").endswith("pweight")
+    assert populations_of(spec)["ATE"] == "over all units, weighted by pweight"
+    cohorts = {"data": {"unit": "person"}, "outcomes": [{"name": f"w{year}", "arm": "2013"} for year in (1, 2)]}
+    said = "over the treated units, each answer about its own cohort (2013)"
+    assert populations_of(cohorts)["ATT"] == said, "who was treated in no cohort that was named is in no answer"

@@ -11,13 +11,14 @@ import polars as pl
 import pytest
 import yaml
 
-from causalveil.flows.estimators.survival import SURVIVAL
+from causalveil.flows.estimators.survival import SURVIVAL, without_time
 from causalveil.flows.run.check import check
 from causalveil.flows.run.declare import load
 from causalveil.schemas.answers import State
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError, DataError, StudyError
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
+from causalveil.schemas.limits import Code
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.remarks import PlanCode
 from causalveil.tasks.data.split import sizes_of
@@ -28,6 +29,7 @@ from causalveil.tasks.estimate.times.effects import TwoArms
 from causalveil.tasks.estimate.times.releases import count_cells, entered, followed, grid_of, mechanism
 from causalveil.tasks.estimate.times.strata import Strata
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
+from causalveil.tasks.report.facts import over_whom
 from tests.limits import codes
 from tests.sensitivity_search import encoded
 from tests.survival_help import People, exact_cells, exact_findings, make_survival, write_survival
@@ -253,6 +255,23 @@ def test_rows_become_times_and_kinds() -> None:
         followed_as(make_survival(), times, events)
     with pytest.raises(DataError, match="not declared"):
         followed_as(study, pl.Series([1.0]), pl.Series([7]))
+
+
+def test_with_a_landmark_answers_are_of_those_without_an_event_until_then() -> None:
+    """Treatment may have chosen them, also in a trial; without a landmark answers are about all units."""
+    nulls = {"time_nulls": "indicator", "entry_nulls": "indicator"}
+    said = {}
+    for landmark in (0, 20):
+        study = make_survival(outcome={"entry": "since", "landmark": landmark, **nulls}, intervals=5)
+        codes = [one.code for one in exact_findings(study, np.full((2, 21), 50.0)).not_covered]
+        assert Code.late_entry in codes
+        assert (Code.survivors in codes) == (landmark > 0)
+        said[landmark] = over_whom(study.specification(), "ATE")
+        (warned,) = without_time(study.outcome)
+        assert warned.sentence == "units without 'days' or 'since' are never at risk, and count nowhere."
+    assert said == {0: "every unit of the dataset", 20: "every unit of the dataset, without an event until 20 days"}
+    (warned,) = without_time(make_survival(outcome=nulls | {"entry_nulls": "refuse"}).outcome)
+    assert warned.sentence == "units without 'days' count as censored at once."
 
 
 def test_who_is_at_risk_at_no_time_has_no_cell() -> None:

@@ -85,7 +85,9 @@ def findings_of(study: SurvivalStudy, cells: JointCells) -> Findings:
         compared, factor = compare(study, cells, asked)
         answers = [_answer(study, one, found, factor) for one, found in zip(asked, compared, strict=True)]
         drawn = group_curves(study, cells)
-    entry = () if study.outcomes[0].entry is None else (limit(Code.late_entry),)
+    first = study.outcomes[0]
+    chosen = (limit(Code.survivors, landmark=first.landmark),) if first.landmark else ()
+    entry = () if first.entry is None else (limit(Code.late_entry), *chosen)
     open_to = limit(Code.not_randomised if study.estimator.trial else Code.beyond_prior), limit(Code.censoring), *entry
     details: dict[str, float | int | str | bool] = {
         **of_the_grid(cells, cells.followed_to(0.0, cells.members(None))),
