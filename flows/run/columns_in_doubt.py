@@ -71,7 +71,8 @@ def doubts_of(survey: Survey, parts: Cast, wishes: Wishes) -> Doubts:
         return doubtful
     groups = treated_groups(survey, parts)
     if groups is not None:
-        constant = constant_within(survey.frame, survey.columns[groups.column], _undoubted(parts, doubtful))
+        covariates = [column for column in _undoubted(parts, doubtful) if column.name != groups.column]
+        constant = constant_within(survey.frame, survey.columns[groups.column], covariates)
         room = groups.number // PER_CONSTANT
         totals = itertools.accumulate(constant.values())
         fitting = {

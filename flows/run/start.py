@@ -73,7 +73,7 @@ FEWEST_COVARIATES = 3
 MOST_NAMES = 40
 # The name of a number that is a time, or counts times.
 TIME_NAME = re.compile(
-    r"(^|[\W_])(year|quarter|month|week|day|date|time|wave|round|visit|period|episode|occasion|sequence|seq|row|line|nth)s?($|[\W_\d])",
+    r"(^|[\W_])(year|quarter|month|week|day|date|time|wave|round|visit|period|episode|occasion|session|encounter|sequence|seq|row|line|nth)s?($|[\W_\d])",
     re.IGNORECASE,
 )
 

@@ -223,6 +223,7 @@ TABLE: dict[str, Any] = {
 }
 SAID = "'school': treatment was given by it (20 groups, 10 in the smaller arm), not by 'pupil': intervals "
 BY_PUPIL = {"treated": RANDOM.integers(0, 2, N)}
+PLOT = np.arange(N) // 4 + 1
 PLACES = np.array(["nord", "ost", "west", "mitte"])
 
 
@@ -265,13 +266,16 @@ def test_init_says_what_follows_and_the_study_holds_it(tmp_path: Path) -> None:
         ({f"size{k}": SCHOOL // (4 + k) * 100 for k in range(3)}, "treated: 10, constant: [size0, size1]}\n"),
         ({"school_id": SCHOOL + 0.0, "school": np.arange(N)}, "\nclusters: {column: school_id, treated: 10}\n"),
         ({"school": ONE_BIG, "treated": ONE_BIG % 2}, "times their mean (at most 2)"),
+        # A number that names more groups than a category has levels is constant within them, and no covariate.
+        ({"plot": PLOT, "treated": PLOT % 2, "school": np.arange(N)}, "\nclusters: {column: plot, treated: 38}\n"),
     ],
-    ids=["of schools", "too many of schools", "codes as fractions", "one school has half"],
+    ids=["of schools", "too many of schools", "codes as fractions", "one school has half", "numbers as groups"],
 )
 def test_clusters_are_drafted_as_far_as_they_can_be_counted(more: dict[str, Any], said: str, tmp_path: Path) -> None:
     study = begun(tmp_path / "a", more).draft.study
     assert said in study.replace("\n# ", " ")
     assert ("\nclusters:" in study) is ("at most" not in said)
+    assert check(tmp_path / "a/out/study.yaml") == []
 
 
 @pytest.mark.parametrize(
