@@ -376,7 +376,10 @@ def over_whom(spec: Mapping[str, Any], estimand: str) -> str:
 
 
 def further_words(spec: Mapping[str, Any]) -> str:
-    """Return what else says who answers are about: a landmark, cohorts, survey weights; empty if all count alike."""
+    """Return what else says whom answers are about: landmark, cohorts, survey weights.
+
+    Empty if all count alike.
+    """
     outcomes = outcomes_of(spec)
     landmark = next((one["landmark"] for one in outcomes if one.get("landmark")), None)
     unit = f" {outcomes[0]['unit_of_measure']}" if landmark and outcomes[0].get("unit_of_measure") else ""
