@@ -238,8 +238,8 @@ def draft(
         without=tuple(without),
         trial=trial,
         ranges=dict(ranges or {}),
-        levels={column: tuple(map(str, one)) for column, one in (levels or {}).items()},
-        missing={column: tuple(map(str, one)) for column, one in (missing or {}).items()},
+        levels={column: tuple(map(str, values)) for column, values in (levels or {}).items()},
+        missing={column: tuple(map(str, values)) for column, values in (missing or {}).items()},
         where=tuple(where),
         epsilon=f"{epsilon:g}",
     )

@@ -2,8 +2,8 @@
 
 Prefect stores flow parameters, logs, state messages and artifacts: all of them are paths, ids and declared amounts.
 A warehouse's URL comes from the worker's environment or from a Secret block and is handed to stages as a plain
-argument, which Prefect does not see. What is wrong with rows, and how many, is told to the owner by the command alone:
-the message of an error names a column and a rule, never a count.
+argument, which Prefect does not see. The command alone tells the owner which rules rows break, and how many rows: the
+message of an error names a column and a rule, never a count.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def extract(source: str) -> Extracted | State[Extracted]:
         extracted = guarded(extract_source, Path(source), PrefectEngine())
     for line in extracted.news:
         _LOG.warning(line)
-    said = late_line(extracted.manifest)
-    if said is None:
+    late = late_line(extracted.manifest)
+    if late is None:
         return extracted
     tell_late(extracted.manifest)
-    return ended_as("BlocksWithoutRows", said, extracted)
+    return ended_as("BlocksWithoutRows", late, extracted)
 
 
 def extract_with_prefect(path: Path, watch: Watcher) -> Extracted:
@@ -159,28 +159,25 @@ def study(
     run = check_run_id(run_id or default_run_id()) if run_id or again or simulate is not None else None
     try:
         with tagged(run=run):
-            found = guarded(find_stored, path, run) if run is not None and simulate is None else None
-            if run is not None and found is not None:
-                release = load_release_text(found)
+            stored = guarded(find_stored, path, run) if run is not None and simulate is None else None
+            if run is not None and stored is not None:
+                release = load_release_text(stored)
                 with tagged(study=release.study, dataset=release.dataset):
-                    return _judged(give_back(found, out, run, PrefectEngine()))
+                    return _judged(give_back(stored, out, run, PrefectEngine()))
             return _judged(_run(_loaded(path), out, run, simulate))
     except ReleaseHeld as held:
         return ended_as("AwaitingApproval", str(held), None)
 
 
 def _loaded(path: Path) -> Loaded:
-    """Return the study.
-
-    One that is refused here is found by its tags too, as far as its files can be read.
-    """
+    """Return the study; a refused study has its tags too, as far as its files can be read."""
     try:
         return guarded(load, path)
     except CausalveilError:
         with suppress(CausalveilError):
-            asked = load_study_file(path)
-            add_tags(tags_by(study=asked.name))
-            folder = find_data(path, asked)
+            file = load_study_file(path)
+            add_tags(tags_by(study=file.name))
+            folder = find_data(path, file)
             add_tags(tags_by(dataset=None if folder is None else folder.contract.dataset))
         raise
 
@@ -190,21 +187,21 @@ def _judged(outcome: RunResult) -> RunResult | State[RunResult]:
 
     The message of the state names the gate: gates are released.
     """
-    said = failed_gates(labelled(outcome.release))
-    return outcome if said is None else ended_as("GateFailed", said, outcome)
+    problem = failed_gates(labelled(outcome.release))
+    return outcome if problem is None else ended_as("GateFailed", problem, outcome)
 
 
 def _run(loaded: Loaded, out: str | None, run: str | None, simulate: int | None) -> RunResult:
     contract = loaded.contract
     with tagged(study=loaded.study.name, dataset=contract.dataset), one_at_a_time(contract.dataset):
         if run is None:
-            # Only now: who had the turn before may have answered the question, or changed the data.
+            # Only now: the run that had the turn before may have answered the question, or changed the data.
             run = guarded(run_of_question, loaded)
             rename_flow_run(run)
             add_tags(tags_by(run=run))
-            found = guarded(find_stored, loaded.path, run)
-            if found is not None:
-                return give_back(found, out, run, PrefectEngine())
+            stored = guarded(find_stored, loaded.path, run)
+            if stored is not None:
+                return give_back(stored, out, run, PrefectEngine())
         try:
             outcome = execute(loaded, out, run, simulate, PrefectEngine())
         except BudgetRefused as refusal:
@@ -281,5 +278,5 @@ def pool(sites: str, out: str | None = None) -> PooledResult | State[PooledResul
         for site, part in zip(outcome.release.sites, outcome.release.answers[0].sites, strict=True)
     ]
     engine.publish("pooled-sites", rows, f"Sites of round {outcome.release.round}")
-    said = failed_gates(labelled(outcome.release))
-    return outcome if said is None else ended_as("GateFailed", said, outcome)
+    problem = failed_gates(labelled(outcome.release))
+    return outcome if problem is None else ended_as("GateFailed", problem, outcome)

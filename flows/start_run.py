@@ -66,10 +66,10 @@ def run_study(
     path = path_of(path, "a study")
     _refuse_mistaken(engine, simulate)
     # A finished run is found before contract, data and key are asked: they may have changed since.
-    if run_id is not None and simulate is None and (found := guarded(find_stored, path, check_run_id(run_id))):
+    if run_id is not None and simulate is None and (stored := guarded(find_stored, path, check_run_id(run_id))):
         announce(run_id)
         # No stage runs, so no engine is asked: Prefect's server takes seconds to start.
-        return give_back(found, out, run_id, DirectEngine(watch))
+        return give_back(stored, out, run_id, DirectEngine(watch))
     loaded = guarded(load, path)
     if run_id is None and not again and simulate is None:
         run_id = guarded(run_of_question, loaded)
@@ -79,14 +79,14 @@ def run_study(
     announce(run_id)
     if (engine or loaded.study.execution.engine) == "direct":
         return execute(loaded, out, run_id, simulate, DirectEngine(watch))
-    # Prefect takes seconds to import and more to start: what needs neither it nor a row is decided before.
+    # Prefect takes seconds to import and more to start: checks without it and without rows come before.
     refuse_ahead(loaded, out, run_id, simulate)
     with already(loaded):
         return _with_prefect(path, out, run_id, simulate, watch)
 
 
 def _refuse_mistaken(engine: Any, simulate: Any) -> None:
-    """Refuse an engine that there is not, and a seed that is no number, which no type checker may have looked at.
+    """Refuse an unknown engine, and a seed that is no number.
 
     Raises:
         StudyError: says which.
@@ -117,17 +117,15 @@ class ArrowTable(Protocol):
 
 @dataclass
 class Drafted:
-    """A contract and a study that were drafted from a data frame.
+    """A contract and a study drafted from a data frame, to be edited, planned, run and saved.
 
-    They are to be edited, planned, run and saved.
-
-    ``print`` of it shows both as files have them, and what a person should read first.
+    ``print`` shows both as in files, and the notes that a person should read first.
 
     Attributes:
         contract: as dataset.yaml.
         study: as study.yaml.
         rows: the frame as the contract declares it: words read as numbers, rows without a needed value left out.
-        notes: what was assumed, left out, and is for a person to decide.
+        notes: assumptions, columns left out, and decisions for a person.
     """
 
     contract: dict[str, Any]
@@ -156,8 +154,8 @@ class Drafted:
 
     def __str__(self) -> str:
         """Return contract, study and notes."""
-        told = "".join(["\n# Read first:\n", *(f"# - {note}\n" for note in self.notes)] if self.notes else [])
-        return f"# contract\n{_written(self.contract)}\n# study\n{_written(self.study)}{told}"
+        notes = "".join(["\n# Read first:\n", *(f"# - {note}\n" for note in self.notes)] if self.notes else [])
+        return f"# contract\n{_written(self.contract)}\n# study\n{_written(self.study)}{notes}"
 
     def _repr_html_(self) -> str:
         """Return the same as HTML, as IPython and Jupyter ask for it."""
@@ -192,8 +190,8 @@ def study_on_frame(study: str | Path | Mapping[str, Any], data: ArrowTable, cont
         raise ContractError(
             "a data frame needs its contract: give what `draft` returned, or contract={'dataset': ..., ...}"
         )
-    found = validate(Contract, dict(contract), "contract", ContractError)
-    if found.data_class is DataClass.sensitive:
+    validated = validate(Contract, dict(contract), "contract", ContractError)
+    if validated.data_class is DataClass.sensitive:
         raise ContractError(
             "sensitive data are admitted from files, by their owner: write the frame as Parquet and its contract as "
             "dataset.yaml beside it, and run the study file"
@@ -201,12 +199,12 @@ def study_on_frame(study: str | Path | Mapping[str, Any], data: ArrowTable, cont
     rows = _parquet(frame_given(data))
     text = _written(contract)
     name = hashlib.sha256(rows + text.encode()).hexdigest()[:16]
-    folder = home() / "frames" / f"{found.dataset}-{name}"
+    folder = home() / "frames" / f"{validated.dataset}-{name}"
     if not (folder / PARTITION).exists():
         write_whole(folder / CONTRACT_FILE, text)
         write_whole(folder / PARTITION, rows, private=True)
-    asked = _written(study) if isinstance(study, Mapping) else read_text(path_of(study, "a study"))
-    return write_whole(folder / f"study-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.yaml", asked)
+    study_text = _written(study) if isinstance(study, Mapping) else read_text(path_of(study, "a study"))
+    return write_whole(folder / f"study-{hashlib.sha256(study_text.encode()).hexdigest()[:12]}.yaml", study_text)
 
 
 def frame_given(data: ArrowTable) -> pl.DataFrame:

@@ -30,11 +30,11 @@ PAGE = 200
 
 
 def prefect_trail(run_id: str) -> PrefectTrail:
-    """Return what Prefect's API still knows of a run.
+    """Return the record that Prefect's API still has of a run.
 
     A server that is gone is no error: the trail says so.
     """
-    # Every command imports this module; what talks to Prefect is imported by an audit alone.
+    # Every command imports this module, and an audit alone Prefect's client.
     import asyncio
 
     from causalveil.flows.engine import settings
@@ -93,7 +93,7 @@ async def _flow_record(client: PrefectClient, run: Any) -> FlowRecord:
         if len(page) < PAGE:
             break
     records = []
-    for stage in sorted(stages, key=lambda one: (one.start_time is None, one.start_time or one.created)):
+    for stage in sorted(stages, key=lambda run: (run.start_time is None, run.start_time or run.created)):
         states = await client.read_task_run_states(stage.id)
         records.append(StageRecord(name=stage.name, tries=stage.run_count, states=_states(states)))
     return FlowRecord(
@@ -117,7 +117,7 @@ def _states(states: list[Any]) -> tuple[StateRecord, ...]:
 
 
 def trail_of(run_id: str) -> Trail:
-    """Verify the whole chain, then gather what ledger and Prefect hold of one run.
+    """Verify the whole chain, then gather the records of ledger and Prefect on a run.
 
     Raises:
         LedgerError: the ledger cannot be used, or its chain does not hold.
@@ -263,12 +263,12 @@ def start(json_: Json = False) -> None:
 
     with show.progress() as watch:
         watch("Prefect's server")
-        found, begun = server.start()
+        own, begun = server.start()
     if json_:
-        show.document({"started": begun, **_shown(found)})
+        show.document({"started": begun, **_shown(own)})
     else:
         verb = "Started" if begun else "Already running:"
-        show.line(f"{verb} Prefect {found.prefect} at {found.url}, process {found.pid}.")
+        show.line(f"{verb} Prefect {own.prefect} at {own.url}, process {own.pid}.")
         show.line("Later runs of yours find it by themselves. Stop it: causalveil server stop")
 
 
@@ -277,16 +277,16 @@ def status(json_: Json = False) -> None:
     """Say whether the server runs and answers, and where its pages and its password are."""
     from causalveil.flows.engine import server
 
-    found = server.find()
-    answers = found is not None and found.answers()
+    own = server.find()
+    answers = own is not None and own.answers()
     if json_:
-        show.document({"running": found is not None, "answers": answers, **({} if found is None else _shown(found))})
-    elif found is None:
+        show.document({"running": own is not None, "answers": answers, **({} if own is None else _shown(own))})
+    elif own is None:
         show.line("No Prefect server of yours is running; each run starts one. To keep one: causalveil server start")
     else:
         does = "answers" if answers else "does not answer; start it anew: causalveil server stop, then start"
-        show.line(f"Prefect {found.prefect} at {found.url}, process {found.pid}, {does}.")
-        show.line(f"Its pages: {found.url.removesuffix('/api')}; the password is in {_record()}, under credentials.")
+        show.line(f"Prefect {own.prefect} at {own.url}, process {own.pid}, {does}.")
+        show.line(f"Its pages: {own.url.removesuffix('/api')}; the password is in {_record()}, under credentials.")
 
 
 @server_app.command()
@@ -294,14 +294,14 @@ def stop(json_: Json = False) -> None:
     """Stop the server. What it recorded stays, and is there again after the next start."""
     from causalveil.flows.engine import server
 
-    found = server.stop()
-    line = "No Prefect server of yours was running." if found is None else f"Stopped process {found.pid}."
-    show.either(json_, {"stopped": found is not None, **({} if found is None else {"pid": found.pid})}, line)
+    stopped = server.stop()
+    line = "No Prefect server of yours was running." if stopped is None else f"Stopped process {stopped.pid}."
+    show.either(json_, {"stopped": stopped is not None, **({} if stopped is None else {"pid": stopped.pid})}, line)
 
 
-def _shown(found: KeptServer) -> dict[str, str | int]:
-    """Return what a script may want to know; the password stays in its file."""
-    return {"url": found.url, "pid": found.pid, "prefect": found.prefect, "credentials_in": str(_record())}
+def _shown(own: KeptServer) -> dict[str, str | int]:
+    """Return the facts of a server for a script; the password stays in its file."""
+    return {"url": own.url, "pid": own.pid, "prefect": own.prefect, "credentials_in": str(_record())}
 
 
 def _record() -> Path:

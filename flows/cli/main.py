@@ -77,7 +77,7 @@ def unwind_on_sigterm() -> None:
 
 
 def code_of(problem: BaseException | None) -> int:
-    """Return the exit code of what stopped a command.
+    """Return the exit code of the exception that stopped a command.
 
     Prefect has a class of its own for SIGTERM during a flow.
     """
@@ -106,11 +106,10 @@ def saying_what_is_held(study: Path, run_ids: list[str], *, simulated: bool) -> 
         code = code_of(problem)
         if code == 1:
             raise
-    known = run_ids[-1] if run_ids and not simulated else None
-    raise Stopped(_line(study, known), code)
+    raise Stopped(_stopped_line(study, run_ids[-1] if run_ids and not simulated else None), code)
 
 
-def _line(study: Path, run_id: str | None) -> str:
+def _stopped_line(study: Path, run_id: str | None) -> str:
     if run_id is None:
         return "stopped; nothing was reserved or charged"
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -122,21 +121,17 @@ def _line(study: Path, run_id: str | None) -> str:
     if run is None:
         return f"stopped before run {run_id} reserved anything; nothing was charged"
     if run.state == "reserved":
-        return _reserved(study, run_id, run)
+        from causalveil.schemas.privacy import cost_text
+
+        held = run.reservation
+        return (
+            f"stopped; run {run_id} holds its reservation of {cost_text(held.cost)} on '{held.dataset}', with "
+            f"{len(run.charges)} of {len(held.charges)} charges in the ledger; go on: causalveil run {study} --run-id "
+            f"{run_id}; or free what was not drawn: causalveil ledger void {run_id} --reason TEXT"
+        )
     if run.state == "finished":
         return f"stopped; run {run_id} is finished; its release: causalveil ledger release {run_id} --out DIR"
     return f"stopped; run {run_id} is {run.state}"
-
-
-def _reserved(study: Path, run_id: str, run: Any) -> str:
-    from causalveil.schemas.privacy import cost_text
-
-    held, drawn = run.reservation, len(run.charges)
-    return (
-        f"stopped; run {run_id} holds its reservation of {cost_text(held.cost)} on '{held.dataset}', with {drawn} of "
-        f"{len(held.charges)} charges in the ledger; go on: causalveil run {study} --run-id {run_id}; or free what was "
-        f"not drawn: causalveil ledger void {run_id} --reason TEXT"
-    )
 
 
 app = typer.Typer(
@@ -314,7 +309,7 @@ def plan(
     from causalveil.flows.plan.study_plan import planned
     from causalveil.schemas.plan import StandIn
 
-    told = StandIn.told(
+    stand_in = StandIn.told(
         treated=treated,
         deviation=deviation,
         mean=mean,
@@ -325,12 +320,12 @@ def plan(
         eligible=eligible,
         icc=icc,
     )
-    found = planned(study, units, told, effect, target=target_half_width, curve=curve, penalties=sweep is not None)
+    result = planned(study, units, stand_in, effect, target=target_half_width, curve=curve, penalties=sweep is not None)
     if json_:
-        left = None if found.budget is None else found.budget.model_dump(mode="json")
-        show.document({**found.declared.model_dump(mode="json"), "expected": found.expected, "budget": left})
+        left = None if result.budget is None else result.budget.model_dump(mode="json")
+        show.document({**result.declared.model_dump(mode="json"), "expected": result.expected, "budget": left})
     else:
-        show.plan(found.study, found.declared, found.expected)
+        show.plan(result.study, result.declared, result.expected)
 
 
 @app.command()
@@ -379,14 +374,14 @@ def main(arguments: list[str] | None = None, program: typer.Typer = app) -> None
     """Run the command; turn every error into one line on standard error and its exit code.
 
     Args:
-        arguments: words of the command line; those of the process if there are none.
+        arguments: of the command line; None: those of the process.
         program: the commands; another distribution hands in its own.
     """
-    words = sys.argv[1:] if arguments is None else arguments
+    arguments = sys.argv[1:] if arguments is None else arguments
     logging.getLogger("causalveil").setLevel(logging.INFO)
     unwind_on_sigterm()
     with at_command_line():
-        code = _exit_code(lambda: _command(program)(words, standalone_mode=False), wants_json="--json" in words)
+        code = _exit_code(lambda: _command(program)(arguments, standalone_mode=False), wants_json="--json" in arguments)
     for note in server.notes():
         sys.stderr.write(f"{note}\n")
     sys.exit(code)
@@ -394,16 +389,16 @@ def main(arguments: list[str] | None = None, program: typer.Typer = app) -> None
 
 @cache
 def _command(program: typer.Typer) -> Any:
-    """Return the commands as they are called; Typer reads every signature, so a process asks it once."""
+    """Return the commands, once in a process: Typer reads every signature."""
     return _in_plain_words(get_command(program))
 
 
-# What a type is called in help, by its name in Python; a flag takes nothing.
+# Names of types in help, by their names in Python; a flag takes nothing.
 _TYPES = {"int": "NUMBER", "float": "NUMBER", "str": "TEXT", "Path": "PATH", "bool": ""}
 
 
 def _in_plain_words(command: Any) -> Any:
-    """Return the command, with types in its help that people know."""
+    """Return the command, with plain names of types in its help."""
     with command.context_class(command) as context:
         helped = command.get_help_option(context)
     for parameter in (*command.params, *([] if helped is None else [helped])):
@@ -433,7 +428,7 @@ def _exit_code(command: Callable[[], Any], *, wants_json: bool) -> int:
     except typer.Exit as problem:
         return int(problem.exit_code)
     except typer.Abort as problem:
-        # Typer's word for Ctrl-C, and for the end of the input at a question.
+        # Typer raises it at Ctrl-C, and at the end of the input at a question.
         return _report("Stopped", "stopped", code_of(problem.__cause__ or problem.__context__), wants_json)
     except TyperException as problem:
         return _report("UsageError", problem.format_message(), 2, wants_json)

@@ -103,8 +103,8 @@ def write_identity(path: Path, identity: str) -> None:
     before = load_contract(path)
     text = path.read_text(encoding="utf-8")
     line = f"ledger: {identity}"
-    changed, found = re.subn(r"(?m)^ledger:[ \t]*(?:null|~)?(?=[ \t]*(?:#.*)?$)", line, text, count=1)
-    if not found:
+    changed, replaced = re.subn(r"(?m)^ledger:[ \t]*(?:null|~)?(?=[ \t]*(?:#.*)?$)", line, text, count=1)
+    if not replaced:
         changed = text.rstrip("\n") + f"\n{line}\n"
     try:
         with whole_file(path, mode=path.stat().st_mode & 0o777, durable=True) as file:
@@ -166,7 +166,7 @@ def verify(
     elif not report.undrawn:
         show.document({**report.model_dump(mode="json"), "release": held})
     if report.undrawn:
-        runs = "; ".join(f"{one.run_id} ({', '.join(one.charges)})" for one in report.undrawn)
+        runs = "; ".join(f"{run.run_id} ({', '.join(run.charges)})" for run in report.undrawn)
         raise LedgerError(
             f"finished runs never drew charges that they declared: {runs}; their releases may hold exact values: "
             "withdraw them, and run the studies again"
@@ -358,8 +358,8 @@ def admit(
         if not json_:
             _show_findings(problem.findings)
             raise
-        said = {"type": type(problem).__name__, "message": str(problem), "exit_code": problem.exit_code}
-        show.document({"error": said, "findings": [finding.model_dump() for finding in problem.findings]})
+        error = {"type": type(problem).__name__, "message": str(problem), "exit_code": problem.exit_code}
+        show.document({"error": error, "findings": [finding.model_dump() for finding in problem.findings]})
         typer.echo(f"causalveil: {problem}", err=True)
         raise typer.Exit(problem.exit_code) from None
     if json_:
@@ -380,10 +380,7 @@ def _held_to(folder: str) -> str:
 
 
 def held_to(data_class: DataClass) -> str:
-    """Say what an admission means for later runs.
-
-    Only sensitive data wait for their owner once they change.
-    """
+    """Say which rows later runs read: changed sensitive data wait for their owner."""
     from causalveil.schemas.contract import DataClass
 
     if data_class is DataClass.sensitive:
@@ -407,13 +404,14 @@ def _facts(admission: Admission) -> dict[str, object]:
 
 
 def _show_findings(findings: tuple[Finding, ...]) -> None:
-    """Every problem, for the owner's eyes."""
+    """Print every problem, for the owner's eyes."""
     table = show.titled("What the contract does not allow")
     for heading in ("where", "column", "problem"):
         table.add_column(heading, overflow="fold")
     table.add_column("rows", justify="right")
-    for one in findings:
-        table.add_row(one.path or "all files", one.column or "", one.rule, "" if one.rows is None else f"{one.rows:,}")
+    for finding in findings:
+        rows = "" if finding.rows is None else f"{finding.rows:,}"
+        table.add_row(finding.path or "all files", finding.column or "", finding.rule, rows)
     Console().print(table)
 
 
@@ -491,8 +489,8 @@ def forecast(
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
     begin, end = _day("--start", start), _day("--until", until)
-    found = foresee(open_ledger(), dataset, study=study, every=every, start=begin, until=end)
-    show.either(json_, found, *found["sentences"])
+    facts = foresee(open_ledger(), dataset, study=study, every=every, start=begin, until=end)
+    show.either(json_, facts, *facts["sentences"])
 
 
 def chart(
@@ -549,25 +547,25 @@ def extract(
         show.document({**facts, **news, **manifest.model_dump(mode="json", exclude={"source_files"})})
     else:
         _show(manifest, folder)
-        for said in extracted.news:
-            show.line(f"{said[:1].upper()}{said[1:]}.")
+        for news_line in extracted.news:
+            show.line(f"{news_line[:1].upper()}{news_line[1:]}.")
         if admission is None:
             show.line("Nothing was admitted: no dataset.yaml lies there, and nothing runs without one.")
         else:
             from causalveil.tasks.data.data_folder import DataFolder
 
-            said = held_to(DataFolder(place).contract.data_class)
-            show.line(f"Admitted {admission.dataset}: {admission.units:,} units. {said}")
+            later = held_to(DataFolder(place).contract.data_class)
+            show.line(f"Admitted {admission.dataset}: {admission.units:,} units. {later}")
 
 
 def _show(manifest: Manifest, folder: str) -> None:
-    """Every block with its n, which is public."""
+    """Print every block with its n, which is public."""
     table = show.titled(f"Partitions of {manifest.dataset}")
     table.add_column("block")
     table.add_column("rows", justify="right")
     for block in manifest.blocks:
         table.add_row(block.block, f"{block.rows:,}")
     Console().print(table)
-    for one in manifest.snapshots():
-        show.line(f"Taken from {one.format} table {one.table}, {one.words}.")
+    for snapshot in manifest.snapshots():
+        show.line(f"Taken from {snapshot.format} table {snapshot.table}, {snapshot.words}.")
     show.line(f"{manifest.rows:,} rows in {len(manifest.blocks)} blocks in {folder}")

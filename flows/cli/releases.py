@@ -1,6 +1,6 @@
 """`causalveil report`, `series`, `bundle` and `pool`.
 
-They make something of releases, at no charge.
+They read releases, at no charge.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def sensitivity(
     """
     from causalveil.flows import api
 
-    found = api.sensitivity(release, outcome=outcome, treatment=treatment, like=like, times=times)
-    show.either(json_, found.document, *found.sentences)
+    analysis = api.sensitivity(release, outcome=outcome, treatment=treatment, like=like, times=times)
+    show.either(json_, analysis.document, *analysis.sentences)
 
 
 def series(
@@ -93,13 +93,13 @@ def series(
     from causalveil.flows.run.pooling import make_series
 
     settings.prepare(quiet=True)
-    found = make_series(study, out, DirectEngine())
+    result = make_series(study, out, DirectEngine())
     if json_:
         show.document(
-            {"path": str(found.path), "page": str(found.page), "series": found.series.model_dump(mode="json")}
+            {"path": str(result.path), "page": str(result.page), "series": result.series.model_dump(mode="json")}
         )
         return
-    print_series(found)
+    print_series(result)
 
 
 SiteName = Annotated[str, typer.Option("--site", help="this site, as the coordinator calls it", show_default=False)]
@@ -116,8 +116,8 @@ def key(json_: Json = False) -> None:
     from causalveil.tasks.sites.bundle import fingerprint, public_key
 
     public = public_key(create=True)
-    known_by = fingerprint(public)
-    show.either(json_, {"key": public, "fingerprint": known_by}, public, f"Compare by another channel: {known_by}")
+    digest = fingerprint(public)
+    show.either(json_, {"key": public, "fingerprint": digest}, public, f"Compare by another channel: {digest}")
 
 
 @bundle_app.command()
@@ -198,7 +198,7 @@ def show_terms(
     show.either(
         json_,
         {**signed.model_dump(mode="json"), "digest": signed.digest},
-        *(one.terms.words for one in signed.chain),
+        *(earlier.terms.words for earlier in signed.chain),
         f"Signed by {fingerprint(signed.key)}; whether to trust that key, compare by another channel.",
     )
 
@@ -224,7 +224,7 @@ def pool(
 
 
 def print_bundle(content: Bundle, release: Release, path: Path) -> None:
-    """Print all that a coordinator would get, before it is sent."""
+    """Print the whole content of a bundle for a coordinator, before it is sent."""
     from causalveil.schemas.release import EffectRelease
     from causalveil.schemas.sites.round import instant_text
     from causalveil.tasks.report.panel import estimate_line
@@ -232,13 +232,13 @@ def print_bundle(content: Bundle, release: Release, path: Path) -> None:
     from causalveil.tasks.sites.bundle import fingerprint
 
     console, statement = Console(), content.statement
-    found = ""
+    estimate = ""
     if isinstance(release, EffectRelease) and release.estimate is not None and release.interval is not None:
         unit = units_in(release).get(release.answers[0].outcome)
-        found = f"\n{estimate_line(release.estimate, release.interval, unit)}"
+        estimate = f"\n{estimate_line(release.estimate, release.interval, unit)}"
     console.print(
         Panel(
-            f"{release.study}: {release.estimator}, {release.units:,} units of {release.dataset}{found}",
+            f"{release.study}: {release.estimator}, {release.units:,} units of {release.dataset}{estimate}",
             title=f"bundle of site {statement.site} for round {statement.terms.terms.round}",
             title_align="left",
         )
@@ -274,7 +274,7 @@ def print_pooled(outcome: PooledResult) -> None:
 
 
 def _print(pooled: PooledRelease | Series, title: str, lines: Sequence[str]) -> None:
-    """Print the panel of several releases, what is not protected, and lines as they are."""
+    """Print the panel of several releases, the unprotected facts, and further lines."""
     show.panel(panel.panel_of(pooled), title)
     for sentence in pooled.privacy.unprotected:
         Console().print(f"[yellow]Not protected: {escape(sentence)}[/yellow]", highlight=False)
@@ -284,8 +284,8 @@ def _print(pooled: PooledRelease | Series, title: str, lines: Sequence[str]) -> 
 
 def print_series(result: SeriesResult) -> None:
     """Print a series for a person."""
-    found, lines = result.series, [result.series.statement]
-    if found.left_out:
-        lines.append(f"Left out, as their blocks were released before: {', '.join(found.left_out)}")
+    pooled, lines = result.series, [result.series.statement]
+    if pooled.left_out:
+        lines.append(f"Left out, as their blocks were released before: {', '.join(pooled.left_out)}")
     lines += [f"Series: {result.path}", f"Page:   {result.page}"]
-    _print(found, f"series of {found.dataset}", lines)
+    _print(pooled, f"series of {pooled.dataset}", lines)

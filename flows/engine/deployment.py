@@ -2,8 +2,8 @@
 
 A password, one run at a time, events, and nothing stored.
 
-Whoever reaches the API of a Prefect server may have its workers run any code. A server that answers an unauthenticated
-call has been set up without ``PREFECT_SERVER_API_AUTH_STRING``, and no run is to make that useful.
+A client that reaches the API of a Prefect server may have its workers run any code. A server that answers an
+unauthenticated call was set up without ``PREFECT_SERVER_API_AUTH_STRING``, and runs refuse it.
 
 One run at a time per dataset is a strict global concurrency limit. The ledger needs no such turn-taking, it serialises
 its writers by itself. A folder of partitions does: an extract that adds a month while a study reads would end that
@@ -54,8 +54,8 @@ OPEN_SERVER = "CAUSALVEIL_OPEN_SERVER"
 def refuse_open_server() -> None:
     """End a deployed run whose server answers a call without a password.
 
-    A run from the command line may use an open server of its own machine, or Prefect's temporary one: nothing there
-    waits to be told what to run.
+    A run from the command line may use an open server of its own machine, or Prefect's temporary one: no worker of
+    these waits for code.
 
     Raises:
         SiteError: the server is open.
@@ -76,7 +76,7 @@ def lets_anybody_in(url: str) -> bool:
 
     A server that hangs up on such a call does not: it wants a client certificate, say.
     """
-    # Nothing secret is sent and nothing that comes back is believed, so the certificate may be anybody's.
+    # No secret is sent and no answer is trusted, so any certificate will do.
     try:
         with httpx.Client(verify=False, timeout=30, trust_env=False) as client:
             return client.get(f"{url.rstrip('/')}/admin/version").is_success
@@ -84,8 +84,8 @@ def lets_anybody_in(url: str) -> bool:
         return False
 
 
-# After so many seconds a run that was killed gives its turn back: the least that Prefect allows (its default is 300). A
-# run that lives renews it.
+# After this time a run that was killed gives its turn back: the least that Prefect allows (its default is 300). A run
+# that lives renews it.
 LEASE_SECONDS = 60.0
 
 
@@ -103,8 +103,8 @@ def one_at_a_time(dataset: str) -> Iterator[None]:
 
     Raises:
         EngineLost: the server does not answer.
-        CausalveilError: there is no such limit on the server (strict, so that no run is let in for want of one), or
-            something else failed in the block.
+        CausalveilError: there is no such limit on the server (strict, so that no run goes on without a limit), or
+            another failure within the block.
     """
     if not runtime.deployment.id:
         yield
@@ -125,7 +125,7 @@ def one_at_a_time(dataset: str) -> Iterator[None]:
 
 
 def _of_the_turn(dataset: str, problem: Exception) -> CausalveilError:
-    """Return the error for one that is not ours: of Prefect or its server, or of what had the turn."""
+    """Return our error for a failure of Prefect, its server, or the work that had the turn."""
     if not of_prefect(problem):
         return withheld(f"the work on dataset '{dataset}'", problem)
     # Prefect says so itself, without a cause, where its server answered that there is no such limit.
@@ -193,7 +193,7 @@ def _emit(event: str, dataset: str, payload: dict[str, Any]) -> None:
 
 
 class Unstored(LocalFileSystem):
-    """Take everything that is to be stored, and keep nothing."""
+    """A storage that keeps nothing."""
 
     _block_type_name = "Unstored"
     _block_type_slug = "causalveil-unstored"

@@ -57,7 +57,7 @@ def guarded_as(name: str, call: Callable[[], R]) -> R:
     except CausalveilError as problem:
         failure = problem.with_traceback(None)
     except BaseException as problem:
-        # A panic of polars is no Exception, and quotes what it choked on; an interrupt or a signal goes its way.
+        # A panic of polars is no Exception, and quotes values; an interrupt or a signal passes.
         if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
             raise
         failure = withheld(f"stage '{name}'", problem)
@@ -67,9 +67,9 @@ def guarded_as(name: str, call: Callable[[], R]) -> R:
 
 
 def withheld(doing: str, problem: BaseException) -> CausalveilError:
-    """Return the error that stands for one of a library or a defect.
+    """Return the error that replaces an error of a library or a defect.
 
-    It names type and place, never the message, which may quote data. ``doing``: what failed.
+    It names type and place, never the message, which may quote data. ``doing``: the work that failed.
     """
     if isinstance(problem, MemoryError):
         return CausalveilError(
@@ -82,9 +82,9 @@ def withheld(doing: str, problem: BaseException) -> CausalveilError:
 
 
 def named(problem: BaseException) -> str:
-    """Return the type of an error, and what the system says of one of its own."""
-    kind, said = type(problem).__name__, kind_of(problem)
-    return kind if said == kind else f"{kind} ({said})"
+    """Return the type of an error, and the system's reason where it has one."""
+    kind, reason = type(problem).__name__, kind_of(problem)
+    return kind if reason == kind else f"{kind} ({reason})"
 
 
 def place(problem: BaseException) -> str:
@@ -110,10 +110,10 @@ class Task(Generic[R]):
     """One piece of work of a flow, as an engine is handed it.
 
     Attributes:
-        name: of the work, which a terminal is shown.
-        call: does it. Its arguments are inside: no engine sees them.
-        part: which block it is for, where there are several.
-        charges: what it declares of the flow's budget.
+        name: of the work, which a terminal shows.
+        call: does it, with its arguments bound: no engine sees them.
+        part: the block that it is for, where there are several.
+        charges: that it declares of the flow's budget.
         reads: titles of the tasks whose results it reads.
     """
 
@@ -125,30 +125,27 @@ class Task(Generic[R]):
 
     @property
     def title(self) -> str:
-        """Name and part, which together are found once in a flow."""
+        """Name and part, which together are unique in a flow."""
         return f"{self.name}, {self.part}" if self.part else self.name
 
 
 class Engine(Protocol):
-    """Runs one task after the other; shows a public table."""
+    """Runs tasks in turn, and shows public tables."""
 
     def __call__(self, task: Task[R]) -> R:
         """Run ``task`` and return what its call returns."""
         ...
 
     def publish(self, key: str, rows: list[dict[str, Any]], description: str) -> None:
-        """Show a table of public values wherever the engine shows such things."""
+        """Show a table of public values wherever the engine shows tables."""
         ...
 
     def announce(self, run: Reservation) -> None:
-        """Say whose budget the tasks that follow spend."""
+        """Name the run whose budget the following tasks spend."""
         ...
 
     def deliver(self, release: Release, write: Callable[[], Path]) -> Path:
-        """Write a release by ``write``, which returns its file, and show it.
-
-        It is shown wherever the engine shows such things.
-        """
+        """Write a release by ``write``, which returns its file, and show it."""
         ...
 
     def distributing(self, execution: Execution) -> AbstractContextManager[None]:
@@ -172,7 +169,7 @@ class DirectEngine:
         """Do nothing: the ledger and the release hold the same rows."""
 
     def announce(self, run: Reservation) -> None:
-        """Do nothing: no one is to be told."""
+        """Do nothing."""
 
     def deliver(self, release: Release, write: Callable[[], Path]) -> Path:
         """Write it."""

@@ -1,12 +1,10 @@
 """Run stages as Prefect's tasks, and tell Prefect's failures from those of code.
 
-Failures of Prefect, told from failures of code that Prefect called.
-A line that blames Prefect's server sends its reader to a server that is well, where a hook of the caller's own, a full
-disk or a defect of ours was at fault. Whose failure it is, the traceback says: the innermost frame that is either ours
-or Prefect's. A library that we called, such as pyarrow, lies below a frame of ours; a connection that broke lies below
-one of Prefect's.
+Each task is one task run of the flow run that is going on.
 
-Prefect's engine: each task is one task run of the flow run that is going on.
+A line must not blame Prefect's server where a hook of the caller's own, a full disk or a defect of ours was at fault.
+The innermost frame of the traceback that is ours or Prefect's decides. A library that we called, such as pyarrow, lies
+below a frame of ours; a connection that broke lies below a frame of Prefect's.
 """
 
 from __future__ import annotations
@@ -70,12 +68,12 @@ def answering(doing: str, run: Reservation | None) -> Iterator[None]:
     The line is in the worker's log too. Of any other failure the text is withheld, as :func:`withheld` says.
 
     Args:
-        doing: what Prefect is asked for.
-        run: whose budget is spent, once it is reserved.
+        doing: the work that Prefect is asked for.
+        run: the run whose budget is spent, once it is reserved.
 
     Raises:
         EngineLost: Prefect failed, as it does where its server went away.
-        CausalveilError: the block's own, or that something else than Prefect failed in it.
+        CausalveilError: the block's own, or another failure within the block.
     """
     failure: CausalveilError
     try:
@@ -86,9 +84,9 @@ def answering(doing: str, run: Reservation | None) -> Iterator[None]:
         failure = _lost(doing, run, problem) if of_prefect(problem) else withheld(doing, problem)
     else:
         return
-    # Prefect itself may not be able to record how the run ended: then this line is all that there is.
+    # Prefect itself may not be able to record how the run ended: then only this line does.
     _LOG.error(str(failure))
-    # No traceback prints what the block failed with, which may quote data.
+    # No traceback prints the block's own error, which may quote data.
     raise failure from None
 
 
@@ -102,7 +100,7 @@ def _lost(doing: str, run: Reservation | None, problem: Exception) -> EngineLost
 
 R = TypeVar("R")
 
-# Who is told of each stage as it starts; a flow has no parameter for what is not to be stored. It stands here and not
+# Is called with the name of each stage as it starts; a parameter of the flow would be stored. It stands here and not
 # beside the flow, because Prefect sends flows to workers by value and a context variable cannot be sent.
 WATCHER: ContextVar[Watcher] = ContextVar("watcher", default=lambda _: None)
 
@@ -112,10 +110,7 @@ NOTHING_STORED: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": Fa
 
 @dataclass(frozen=True)
 class _Ended:
-    """Name a task run for Prefect, which tells by it what a later one waits for.
-
-    It holds no result.
-    """
+    """The result of a task run for Prefect, without values: later task runs wait for it."""
 
     title: str
 
@@ -124,11 +119,11 @@ class PrefectEngine:
     """Each task is one Prefect task run of the flow run that is going on."""
 
     def __init__(self) -> None:
-        """Whom to tell of each task as it starts, ``WATCHER`` says."""
+        """Take the watcher of the process from ``WATCHER``."""
         _hand_on_lines()
         self._watch = WATCHER.get()
         self._run: Reservation | None = None
-        # What task runs of this flow run returned, by their tasks' titles: an edge of Prefect's graph begins there.
+        # Results of task runs of this flow run by their tasks' titles: edges of Prefect's graph begin there.
         self._ended: dict[str, _Ended] = {}
 
     def __call__(self, task: Task[R]) -> R:
@@ -138,10 +133,10 @@ class PrefectEngine:
         whose run id is stable; the ledger hands out stored values on the second try.
         """
         self._watch(task.name)
-        found: list[R] = []
+        results: list[R] = []
 
         def call() -> _Ended:
-            found.append(guarded_as(task.name, task.call))
+            results.append(guarded_as(task.name, task.call))
             return _Ended(task.title)
 
         options = prefect_task(
@@ -154,21 +149,15 @@ class PrefectEngine:
         upstream = [self._ended[title] for title in task.reads if title in self._ended]
         with answering(f"task '{task.title}'", self._run):
             self._ended[task.title] = options(call)(wait_for=upstream)
-        return found[0]
+        return results[0]
 
     def announce(self, run: Reservation) -> None:
-        """Tag the flow run by study, dataset and run.
-
-        From now on each task run is tagged by what its stage declares.
-        """
+        """Tag the flow run and later task runs by study, dataset and run."""
         self._run = run
         add_tags(tags_of(run), run)
 
     def deliver(self, release: Release, write: Callable[[], Path]) -> Path:
-        """Write the release as the materialisation of an asset that was made of the data.
-
-        Two artifacts show it.
-        """
+        """Write the release as the materialisation of an asset made of the data, with two artifacts."""
         asset = Asset(
             key=release_asset(release),
             properties=AssetProperties(name=f"{release.study} ({release.dataset})", description="private releases"),
@@ -211,7 +200,7 @@ class PrefectEngine:
         return running_on(execution)
 
 
-# Outcomes of flow runs of this process that end in a state with a name of its own; None outside of `in_this_process`.
+# Outcomes of flow runs of this process that end in a named state; None outside of `in_this_process`.
 _OUTCOMES: ContextVar[list[Any] | None] = ContextVar("outcomes", default=None)
 
 
@@ -226,8 +215,8 @@ def ended_as(name: str, message: str, outcome: R) -> State[R]:
     return Completed(name=name, message=message, data=outcome)
 
 
-class _Told:
-    """Tell a watcher of each task, and keep what it raised: Prefect would hand on another error in its place."""
+class _RecordingWatcher:
+    """Call a watcher, and record its error, for which Prefect would raise another."""
 
     def __init__(self, watch: Watcher) -> None:
         self._watch = watch
@@ -254,12 +243,12 @@ def in_this_process(flow: Callable[[], Any], watch: Watcher, go_on: str = "") ->
         go_on: ends the line of an error, and says how to start the same again.
 
     Raises:
-        CausalveilError: the stages' own; that Prefect's API cannot be reached; or that something else failed, which
-            is named. An error of ``watch`` is the caller's own and passes as it is, as with the direct engine.
+        CausalveilError: the stages' own; that Prefect's API cannot be reached; or another failure, which is named. An
+            error of ``watch`` is the caller's own and passes unchanged, as with the direct engine.
     """
     outcomes: list[Any] = []
-    told = _Told(watch)
-    tokens = WATCHER.set(told), _OUTCOMES.set(outcomes)
+    recording = _RecordingWatcher(watch)
+    tokens = WATCHER.set(recording), _OUTCOMES.set(outcomes)
     watch("Prefect")
     try:
         with on_a_server():
@@ -269,9 +258,9 @@ def in_this_process(flow: Callable[[], Any], watch: Watcher, go_on: str = "") ->
     except Exception as problem:
         if isinstance(problem, MissingResult) and outcomes:
             return outcomes[-1]
-        if told.failed is not None:
-            raise told.failed from None
-        # Prefect fails once more as it records how the run ended; what ended it says more.
+        if recording.failed is not None:
+            raise recording.failed from None
+        # Prefect fails once more as it records how the run ended; the first failure says more.
         failure = _lost_before(problem) or (
             CausalveilError(
                 f"Prefect could not run the flow ({type(problem).__name__}); check PREFECT_API_URL and that its server "
@@ -287,10 +276,7 @@ def in_this_process(flow: Callable[[], Any], watch: Watcher, go_on: str = "") ->
 
 
 def _lost_before(problem: BaseException | None) -> EngineLost | None:
-    """Return the line that said how to go on, where Prefect failed again afterwards.
-
-    Returns None if there was none.
-    """
+    """Return the earlier error that says how to go on, where Prefect failed again; else None."""
     while problem is not None and not isinstance(problem, EngineLost):
         problem = problem.__context__
     return problem
@@ -305,7 +291,7 @@ def rename_flow_run(name: str) -> None:
 
 
 def _hand_on_lines() -> None:
-    """See that our lines reach Prefect's API, also where Prefect was imported before our settings, as in a notebook."""
+    """Hand our lines to Prefect's API, also where Prefect was imported before our settings."""
     ours = logging.getLogger("causalveil")
     if not any(isinstance(handler, APILogHandler) for handler in ours.handlers):
         ours.addHandler(APILogHandler())
@@ -327,11 +313,11 @@ def tagged(**names: str | None) -> Iterator[None]:
 def add_tags(own: list[str], run: Reservation | None = None) -> None:
     """Add tags to the flow run that is going on, if there is one.
 
-    ``run``: whose budget is spent already.
+    ``run``: the run whose budget is spent already.
     """
     flow_run = runtime.flow_run.id
     if flow_run is None or set(own) <= set(runtime.flow_run.tags):
         return
     with answering("the tags of the run", run), get_client(sync_client=True) as client:
-        known = client.read_flow_run(flow_run).tags
-        client.update_flow_run(flow_run, tags=sorted({*known, *own}))
+        tags_so_far = client.read_flow_run(flow_run).tags
+        client.update_flow_run(flow_run, tags=sorted({*tags_so_far, *own}))

@@ -45,7 +45,7 @@ ANSWER_SECONDS = 5.0
 STOP_SECONDS = 10.0
 # The server inherits these and nothing else: what flows need is none of its business, and it has settings of its own.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")
-# Waits for its record to be written; where whoever writes it dies before, the input ends and no server starts.
+# Waits for its record to be written; where the writer dies before, the input ends and no server starts.
 LAUNCH = 'umask 077; read -r go && exec "$@" < /dev/null'
 
 
@@ -56,7 +56,7 @@ class KeptServer:
     Attributes:
         pid: of the process.
         started: when the process started, in ticks since the machine did: a number that is used again differs.
-        machine: which machine, between two of its starts.
+        machine: the machine, between two of its starts.
         host: the machine's name, for people.
         port: on loopback.
         credentials: user and password, as Prefect's basic authentication takes them.
@@ -107,8 +107,8 @@ def server_folder() -> Path:
 
 def find() -> KeptServer | None:
     """Return the user's server that is running on this machine; None if there is none."""
-    found = _recorded()
-    return found if found is not None and found.lives() else None
+    server = _recorded()
+    return server if server is not None and server.lives() else None
 
 
 def start() -> tuple[KeptServer, bool]:
@@ -121,47 +121,43 @@ def start() -> tuple[KeptServer, bool]:
         CausalveilError: it does not start, or one of this state folder runs on another machine.
     """
     with _alone() as folder:
-        found = _recorded()
-        if found is not None and found.machine != machine() and found.host != socket.gethostname():
+        recorded = _recorded()
+        if recorded is not None and recorded.machine != machine() and recorded.host != socket.gethostname():
             raise CausalveilError(
-                f"your Prefect server was started on the machine '{found.host}': stop it there, or delete "
+                f"your Prefect server was started on the machine '{recorded.host}': stop it there, or delete "
                 f"{folder / RECORD} if that machine is gone"
             )
-        begun = None if found is not None and found.lives() else _launch(folder)
-        server = begun or found
-        if server is None:
-            raise CausalveilError("no server was started")
+        running = recorded if recorded is not None and recorded.lives() else None
+        server = running or _launch(folder)
         try:
             _wait(server, folder)
         except BaseException:
-            # Ctrl-C too: what was asked for is not there, so nothing stays.
+            # After Ctrl-C too, no server stays that does not answer.
             _end(server)
             (folder / RECORD).unlink(missing_ok=True)
             raise
-        return server, begun is not None
+        return server, running is None
 
 
 def stop() -> KeptServer | None:
-    """Stop the user's server, forget it and return it.
+    """Stop the user's server, forget it and return it; None if none was running here.
 
-    Returns None if none was running here.
-
-    A process that merely has the number of a server that ended is left alone.
+    Another process that has the number of a server that ended is left alone.
     """
     if not (home() / FOLDER).is_dir():
         return None
     with _alone() as folder:
-        found = _recorded()
-        if found is None or found.lives() or found.machine == machine() or found.host == socket.gethostname():
-            ended = found is not None and _end(found)
+        server = _recorded()
+        if server is None or server.lives() or server.machine == machine() or server.host == socket.gethostname():
+            ended = server is not None and _end(server)
             (folder / RECORD).unlink(missing_ok=True)
-            return found if ended else None
+            return server if ended else None
         return None
 
 
 @contextmanager
 def _alone() -> Iterator[Path]:
-    """Hold the folder's lock, so that of two commands that start or stop the second sees what the first did."""
+    """Hold the folder's lock, so that commands that start or stop the server take turns."""
     folder = server_folder()
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -172,17 +168,17 @@ def _alone() -> Iterator[Path]:
 
 
 def _recorded() -> KeptServer | None:
-    """Return what the record says; None without one that this user wrote for no other to read."""
+    """Return the recorded server; None without a record that this user alone can access."""
     path = home() / FOLDER / RECORD
     try:
         about = path.lstat()
         if about.st_uid != os.geteuid() or about.st_mode & 0o077:
             return None
-        found = KeptServer(**parse_json(read_regular(path)))
+        server = KeptServer(**parse_json(read_regular(path)))
     except (OSError, ValueError, TypeError):
         # Not there, or cut off by a power failure, which no server outlasts either.
         return None
-    return found if isinstance(found.pid, int) and isinstance(found.port, int) else None
+    return server if isinstance(server.pid, int) and isinstance(server.port, int) else None
 
 
 def _launch(folder: Path) -> KeptServer:
@@ -258,10 +254,7 @@ def _failed(folder: Path) -> str:
 
 
 def _started(pid: int) -> int | None:
-    """Return when a process started, in ticks since the machine did.
-
-    Returns None if it does not run, or runs no more.
-    """
+    """Return when a process started, in ticks since the machine did; None if it does not run."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -273,13 +266,13 @@ def _started(pid: int) -> int | None:
 
 
 def _end(server: KeptServer) -> bool:
-    """End the server's process, by force if it does not by itself; whether it was running."""
+    """End the server's process, by force if need be; return whether it was running."""
     try:
         handle = os.pidfd_open(server.pid)
     except OSError:
         return False
     try:
-        # Only now: the handle is of the process that has the number at this moment, and stays its own.
+        # Only now: the handle stays that of the process that has the number at this moment.
         if not server.lives():
             return False
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -291,7 +284,7 @@ def _end(server: KeptServer) -> bool:
         os.close(handle)
 
 
-# What this process has to tell once its command is done.
+# Notes of this process for the end of its command.
 _NOTES: list[str] = []
 OFFER = (
     "Prefect started and stopped a temporary server for this run, which takes 10 to 20 seconds each time. "
@@ -308,8 +301,10 @@ def on_a_server() -> Iterator[None]:
     from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     own = own_server()
-    if not own and not PREFECT_API_URL.value():
-        _offer()
+    if not own and not PREFECT_API_URL.value() and not (home() / FOLDER).exists():
+        # The folder stands for the offer, which is made once for a state folder.
+        server_folder()
+        _note(OFFER)
     # The heartbeat thread costs a second at the end of a flow that lasts a few.
     with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None, **own}):
         yield
@@ -322,35 +317,28 @@ def own_server() -> dict[Any, Any]:
     """
     from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
 
-    found = None if PREFECT_API_URL.value() else find()
-    if found is None:
+    server = None if PREFECT_API_URL.value() else find()
+    if server is None:
         return {}
     problem = None
-    if found.prefect != version("prefect"):
-        problem = f"runs Prefect {found.prefect}, and this is {version('prefect')}"
-    elif not found.answers():
+    if server.prefect != version("prefect"):
+        problem = f"runs Prefect {server.prefect}, and this is {version('prefect')}"
+    elif not server.answers():
         problem = "does not answer"
     if problem:
         _note(
-            f"Your Prefect server (process {found.pid}) {problem}, and was not used. "
+            f"Your Prefect server (process {server.pid}) {problem}, and was not used. "
             "Start it anew: causalveil server stop && causalveil server start"
         )
         return {}
-    return {PREFECT_API_URL: found.url, PREFECT_API_AUTH_STRING: found.credentials}
+    return {PREFECT_API_URL: server.url, PREFECT_API_AUTH_STRING: server.credentials}
 
 
 def notes() -> tuple[str, ...]:
-    """Return what is to be told once the command is done, each sentence once."""
-    told = tuple(_NOTES)
+    """Return the notes for the end of the command, each sentence once, and forget them."""
+    sentences = tuple(_NOTES)
     _NOTES.clear()
-    return told
-
-
-def _offer() -> None:
-    """Offer a server of the user's own, once for a state folder: where its folder is, it has been offered."""
-    if not (home() / FOLDER).exists():
-        server_folder()
-        _note(OFFER)
+    return sentences
 
 
 def _note(text: str) -> None:

@@ -63,7 +63,7 @@ ONE_LINE = OneLine()
 
 
 def prepare(*, quiet: bool = False) -> None:
-    """Set what the product relies on, without overriding the environment.
+    """Set Prefect's settings that the product relies on, without overriding the environment.
 
     Call before importing Prefect.
     """
@@ -85,13 +85,13 @@ def prepare(*, quiet: bool = False) -> None:
 
 
 def _call_loopback_directly() -> None:
-    """Keep calls of a server on this machine, and its password, from a proxy that the environment names."""
+    """Keep calls of a server on this machine, and its password, from proxies."""
     if not any(os.environ.get(name) or os.environ.get(name.upper()) for name in PROXIES):
         return
     for variable in DIRECT:
-        named = os.environ.get(variable) or os.environ.get(variable.upper(), "")
-        if "127.0.0.1" not in named.split(","):
-            os.environ[variable] = ",".join(filter(None, (named, "127.0.0.1")))
+        hosts = os.environ.get(variable) or os.environ.get(variable.upper(), "")
+        if "127.0.0.1" not in hosts.split(","):
+            os.environ[variable] = ",".join(filter(None, (hosts, "127.0.0.1")))
 
 
 def secret_of(place: Credential) -> str | None:
@@ -104,7 +104,7 @@ def secret_of(place: Credential) -> str | None:
 
     failure = None
     try:
-        found = Secret.load(str(place.block)).get()  # type: ignore[union-attr]  # the call is synchronous here
+        text = Secret.load(str(place.block)).get()  # type: ignore[union-attr]  # the call is synchronous here
     except ValueError:
         return None
     except Exception as problem:
@@ -113,4 +113,4 @@ def secret_of(place: Credential) -> str | None:
         raise CausalveilError(
             f"Prefect Secret block '{place.block}' cannot be loaded ({failure}); check PREFECT_API_URL"
         )
-    return found if isinstance(found, str) else None
+    return text if isinstance(text, str) else None

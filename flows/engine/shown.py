@@ -28,20 +28,20 @@ def tags_of(run: Reservation) -> list[str]:
 
 
 def tags_by(**names: str | None) -> list[str]:
-    """Return tags of what is known by name: ``study``, ``dataset``, ``run``, ``round``."""
+    """Return tags of known names by kind: ``study``, ``dataset``, ``run``, ``round``."""
     return [f"{kind}:{name}" for kind, name in names.items() if name is not None]
 
 
 def declared_tags(charges: Iterable[Charge], run: Reservation) -> list[str]:
     """Return the charges that a stage declares, as tags of its task run.
 
-    It spends just that, or nothing.
+    It spends all of them or none.
     """
     return [f"declares {_named(charge, run)}" for charge in charges]
 
 
 def reserved_line(run: Reservation) -> str:
-    """Say what a run reserved, and in which unit the amounts of its later lines add up."""
+    """Say how much a run reserved, and to which sum the amounts of its later lines add up."""
     return (
         f"run {run.run_id} of study {run.study} has reserved {cost_text(run.cost)} of {run.dataset} before a row was "
         f"read; {_sum(run.charges, run.cost.delta)}"
@@ -51,19 +51,19 @@ def reserved_line(run: Reservation) -> str:
 def stage_line(
     stage: str, own: Sequence[Charge], drawn: Sequence[Charge], committed: Sequence[Charge], run: Reservation
 ) -> str:
-    """Return a log line: what a stage declared and spent, and what the run has committed.
+    """Return a log line of the charges that a stage spent and that the run has committed.
 
     Args:
         stage: its title.
         own: the charges that it declared; all are committed, since the stage has ended.
-        drawn: those of them that it drew; an earlier try of the run had committed the others.
+        drawn: those that it drew; an earlier try of the run had committed the others.
         committed: the charges of the run that are committed and have come to its stages so far.
         run: the reservation.
     """
-    kept = [charge for charge in own if charge not in drawn]
-    said = [] if kept and not drawn else [f"declared and spent {_listed(drawn, run) or 'nothing'}"]
-    said += [f"already committed by an earlier try {_listed(kept, run)}"] if kept else []
-    return f"stage {stage}: {'; '.join(said)}; {committed_line(committed, run)}"
+    earlier = [charge for charge in own if charge not in drawn]
+    clauses = [] if earlier and not drawn else [f"declared and spent {_listed(drawn, run) or 'nothing'}"]
+    clauses += [f"already committed by an earlier try {_listed(earlier, run)}"] if earlier else []
+    return f"stage {stage}: {'; '.join(clauses)}; {committed_line(committed, run)}"
 
 
 def committed_line(committed: Sequence[Charge], run: Reservation) -> str:
@@ -95,7 +95,7 @@ def _listed(charges: Sequence[Charge], run: Reservation) -> str:
 
 
 def answer_markdown(release: Release, path: Path) -> str:
-    """Return the answer and where it lies, as a page that stands by itself."""
+    """Return the answer and the release's path as a page of Markdown."""
     question = getattr(release, "estimand", release.kind)
     lines = [f"# {release.study}", ""]
     if release.headline is not None:
@@ -111,40 +111,40 @@ def answer_markdown(release: Release, path: Path) -> str:
 def _answer(release: Release) -> list[str]:
     if isinstance(release, DirectionRelease):
         x, y = release.pair.x.name, release.pair.y.name
-        found = {"x_to_y": f"{x} → {y}", "y_to_x": f"{y} → {x}"}.get(str(release.verdict.favours))
-        return ["No verdict." if found is None else f"**{found}**, as far as private scores tell."]
+        direction = {"x_to_y": f"{x} → {y}", "y_to_x": f"{y} → {x}"}.get(str(release.verdict.favours))
+        return ["No verdict." if direction is None else f"**{direction}**, as far as private scores tell."]
     if not isinstance(release, EffectRelease) or release.interval is None:
         return []
     first, interval = release.answers[0], release.interval
     lines = [
         f"| | estimate | {confidence_level(interval.confidence)} interval |",
         "|---|---|---|",
-        *(f"| {row.outcome}{_place(release, row)} | {_told(release, row)} |" for row in release.answers[:ROWS]),
+        *(f"| {row.outcome}{_place(release, row)} | {_estimate(release, row)} |" for row in release.answers[:ROWS]),
         "",
     ]
     if len(release.answers) > ROWS:
         lines += [f"{len(release.answers) - ROWS} more answers stand in the release.", ""]
     if first.confounding is not None:
         lines += [" ".join(first.confounding.sentences), ""]
-    lines.append(f"Intervals cover {', '.join(one.sentence for one in interval.covers)}.")
+    lines.append(f"Intervals cover {', '.join(limit.sentence for limit in interval.covers)}.")
     if interval.whole_range:
         lines.append("The privacy noise is too large: the interval is the whole declared range.")
     if release.not_covered:
-        lines.append(f"They do not cover {'; '.join(one.sentence for one in release.not_covered)}.")
+        lines.append(f"They do not cover {'; '.join(limit.sentence for limit in release.not_covered)}.")
     return lines
 
 
 def _place(release: EffectRelease, row: Answer) -> str:
     """Return subgroup and arm of an answer, after a comma, where a table has several."""
-    several = [key for key in ("group", "arm") if len({getattr(one, key) for one in release.answers}) > 1]
+    several = [key for key in ("group", "arm") if len({getattr(answer, key) for answer in release.answers}) > 1]
     return "".join(f", {getattr(row, key)}" for key in several)
 
 
-def _told(release: EffectRelease, row: Answer) -> str:
+def _estimate(release: EffectRelease, row: Answer) -> str:
     """Return estimate and interval of an answer, with its unit of measure."""
     if row.estimate is None or row.interval is None:
         return "withheld | a gate failed"
-    unit = f" {of}" if (of := units_in(release).get(row.outcome)) else ""
+    unit = f" {measure}" if (measure := units_in(release).get(row.outcome)) else ""
     return f"**{within(row.estimate, row.interval.lower, row.interval.upper)}{unit}** | **{span_of(row.interval)}**"
 
 

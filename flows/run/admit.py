@@ -118,11 +118,11 @@ def hold(
     else:
         problem = "their manifest is not the one that the ledger recorded"
     if admission is not None and problem is None:
-        # The stages hold footers to a schema; whether they can is found before anything is reserved.
+        # The stages check footers by a schema, which must be importable before anything is reserved.
         Rules(contract_roles(contract))
         return Held(admission, rows_folder(folder, admission, place), by_itself=False)
-    # Who has neither grant nor admission needs the grant first: it says what may be asked at all. And another contract
-    # that bears the dataset's name would admit other data, on which the owner's runs would then not be held.
+    # Without grant and admission the grant comes first, as it says what may be asked. And another contract of the
+    # dataset's name would admit other data, to which the owner's runs would then not be held.
     ledger.refuse_ungranted(contract)
     if not by_itself:
         raise DataError(
@@ -180,31 +180,30 @@ class Extracted:
     @property
     def news(self) -> list[str]:
         """Lines for an operator: blocks without rows or with other rows, and files."""
-        dataset, said = self.manifest.dataset, [late_line(self.manifest)]
+        dataset, late = self.manifest.dataset, late_line(self.manifest)
+        lines = [] if late is None else [late]
         if self.again:
-            said.append(
+            lines.append(
                 f"other rows than before in {', '.join(self.again)} of '{dataset}': taken anew; what runs charged to "
                 "them stays charged"
             )
         if self.outdated:
-            said.append(
+            lines.append(
                 f"another number of rows at the source in {', '.join(self.outdated)} of '{dataset}': left as they were "
                 "taken; delete the folder of a block to take it anew"
             )
         if self.written:
             first, last = self.manifest.first, self.manifest.last
             beyond = "" if self.manifest.key is None else f"; rows outside of {first} to {last} are in no block"
-            said.append(
+            lines.append(
                 f"new or written again at the source of '{dataset}' since the last extract: "
                 f"{named_files(self.written)}{beyond}"
             )
-        return [line for line in said if line is not None]
+        return lines
 
 
 def extract_source(path: Path, stage: Engine) -> Extracted:
-    """Fill the folder that the source names with what it lacks, then admit all that lies there.
-
-    It does the same on any engine.
+    """Take the blocks that the source's folder lacks, then admit the whole folder.
 
     Raises:
         NotAdmitted: the rows are there and break the contract.
@@ -221,10 +220,7 @@ def extract_source(path: Path, stage: Engine) -> Extracted:
 
 
 def late_line(manifest: Manifest) -> str | None:
-    """Return what an operator is told of blocks that hold no rows yet.
-
-    Returns None where there are none.
-    """
+    """Return a line for an operator on blocks that hold no rows yet; None where there are none."""
     if not manifest.late:
         return None
     return (
@@ -234,7 +230,7 @@ def late_line(manifest: Manifest) -> str | None:
 
 
 def fill(path: Path, stage: Engine) -> Extracted:
-    """Fill the folder that the source names with what it lacks, and admit nothing.
+    """Take the blocks that the source's folder lacks, and admit nothing.
 
     Raises:
         ContractError: rows of sensitive data would be left out for what stands in them.
@@ -259,7 +255,7 @@ def fill(path: Path, stage: Engine) -> Extracted:
         takes = [_take(source, place, url, folder, block, state) for block in blocks]
         taken = tuple(_taken(stage, take, folder) for take in in_steps(takes, len(takes)))
         titles = tuple(take.title for take in takes)
-        whole = tuple(one.block for one in taken)
+        whole = tuple(result.block for result in taken)
         manifest = stage(
             Task(
                 "manifest",
@@ -268,17 +264,17 @@ def fill(path: Path, stage: Engine) -> Extracted:
             )
         )
         publish(folder)
-    again = tuple(one.block.block for one in taken if one.again)
-    # Of a first extract every file is new, and of an earlier version's it is not known which are.
+    again = tuple(result.block.block for result in taken if result.again)
+    # In a first extract every file is new, and a manifest of an earlier version lists no files.
     written = (*changes.new, *changes.changed) if before is not None and before.source_files else ()
-    kept = () if before is None else before.blocks
+    earlier = () if before is None else before.blocks
     # A block whose folder was deleted was taken anew.
-    outdated = tuple(one.block for one in manifest.blocks if one.block in state.recounted and one in kept)
+    outdated = tuple(block.block for block in manifest.blocks if block.block in state.recounted and block in earlier)
     return Extracted(manifest, again, outdated, written)
 
 
 def _taken(stage: Engine, take: Task[TakenBlock], folder: Path) -> TakenBlock:
-    """Take one block, and bring it into the store that the folder is a copy of: an extract that dies goes on there."""
+    """Take a block, and publish it to the folder's store, where an extract that dies goes on."""
     block = stage(take)
     publish(folder)
     return block
@@ -287,7 +283,7 @@ def _taken(stage: Engine, take: Task[TakenBlock], folder: Path) -> TakenBlock:
 def _take(
     source: Source, place: Path, url: str | None, folder: Path, block: KeyInterval, state: SourceState
 ) -> Task[TakenBlock]:
-    """Return the task that takes one block: its name is public, as the folders of partitions are."""
+    """Return the task that takes a block, whose name is public, as folders of partitions are."""
     return Task(
         "extract",
         lambda: warehouse_blocks.extract_stage(source, place, url, folder, block, state),
@@ -310,11 +306,9 @@ def target_folder(path: Path, source: Source) -> Path:
 
 
 def warehouse_url(source: Source) -> str | None:
-    """Return the warehouse's URL from where the source says it is.
+    """Return the warehouse's URL from where the source says it is; None for other sources.
 
-    Returns None for sources that have none.
-
-    It is handed from function to function and stands in no file, parameter, log line or message.
+    It is handed from function to function and is in no file, parameter, log line or message.
 
     Raises:
         StudyError: there is no such variable or block, or it holds no text.
@@ -324,6 +318,6 @@ def warehouse_url(source: Source) -> str | None:
     place = source.source.url
     url = os.environ.get(place.environment) if place.environment is not None else secret_of(place)
     if not url:
-        named = f"variable {place.environment}" if place.environment else f"Prefect Secret block '{place.block}'"
-        raise StudyError(f"source '{source.name}': {named} holds no URL; set it where this process runs")
+        where = f"variable {place.environment}" if place.environment else f"Prefect Secret block '{place.block}'"
+        raise StudyError(f"source '{source.name}': {where} holds no URL; set it where this process runs")
     return url

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Checked:
-    """Problems as they are found; steps that need what is broken are left out."""
+class Checks:
+    """Problems of a study so far; steps that need a broken part are left out."""
 
     def __init__(self) -> None:
-        """Nothing is wrong yet."""
+        """Begin without a problem."""
         self.problems: list[Problem] = []
 
     def trying(self, file: Path, step: Callable[[], T]) -> T | None:
@@ -55,7 +55,7 @@ class Checked:
         return None
 
     def add(self, file: Path, line: int | None, text: str) -> None:
-        """Note one problem; the same one is told once."""
+        """Note a problem, once."""
         problem = Problem(str(file), line, text)
         if problem not in self.problems:
             self.problems.append(problem)
@@ -66,44 +66,44 @@ def check(path: Path, *, over_sites: bool = False) -> list[Problem]:
 
     Each comes with its line and what to do.
 
-    Files, contradictions between them, the types in the data's footers, the numbers that charges come to, and what is
-    left of the budget. What only rows can tell is for admission.
+    Files, contradictions between them, the types in the data's footers, the numbers of the charges, and the remaining
+    budget are checked; rows are admission's.
 
     Args:
         path: of the study file.
         over_sites: ask too whether a coordinator, who has no contract, could pool answers to it. Without a contract
             beside it the file is checked as the coordinator's: by itself.
     """
-    found = Checked()
-    document = found.trying(path, lambda: read_yaml(path))
-    asked = None if document is None else _study_file(path, document, found)
-    place = _folder(path, asked, document or {})
-    folder = found.trying(place, lambda: DataFolder(place))
-    if asked is not None and folder is not None and not folder.has_contract:
-        _without_contract(path, folder, over_sites, found)
-        return found.problems
-    contract = None if folder is None else _contract(folder, found)
-    if asked is None or document is None or folder is None or contract is None:
-        return found.problems
-    _with_source(path, folder, contract, found)
-    study = _together(path, asked, document, contract, found)
+    checks = Checks()
+    document = checks.trying(path, lambda: read_yaml(path))
+    study_file = None if document is None else _study_file(path, document, checks)
+    place = _folder(path, study_file, document or {})
+    folder = checks.trying(place, lambda: DataFolder(place))
+    if study_file is not None and folder is not None and not folder.has_contract:
+        _without_contract(path, folder, over_sites, checks)
+        return checks.problems
+    contract = None if folder is None else _contract(folder, checks)
+    if study_file is None or document is None or folder is None or contract is None:
+        return checks.problems
+    _with_source(path, folder, contract, checks)
+    study = _together(path, study_file, document, contract, checks)
     if study is not None:
-        _with_data(path, folder, study, contract, found)
+        _with_data(path, folder, study, contract, checks)
         if over_sites:
             from causalveil.flows.run.pooling import check_travels
 
-            found.trying(path, lambda: check_travels(path))
-    return found.problems
+            checks.trying(path, lambda: check_travels(path))
+    return checks.problems
 
 
 def beyond_check(path: Path) -> str | None:
-    """Return what no check of a study can see; None where it asks for no effect.
+    """Return the assumptions that no check of a study can see; None where it asks for no effect.
 
-    Whether units are correlated, whether treatment was given by group, and who has rows of which period, stands in rows
-    alone.
+    Whether units are correlated, whether treatment was given by group, and who has rows of which period, rows alone
+    show.
     """
-    asked = read_yaml(path)
-    if asked.get("kind") == "direction":
+    document = read_yaml(path)
+    if document.get("kind") == "direction":
         return None
     contract = DataFolder(data_folder(path, load_study_file(path))).find_contract()
     signed = "".join(
@@ -112,32 +112,30 @@ def beyond_check(path: Path) -> str | None:
         for name in ([] if contract is None or contract.rows is None else contract.rows.aggregates)
         if contract is not None and contract.signed_sum(name)
     )
-    return _alike_beyond(asked) + signed
-
-
-def _alike_beyond(asked: Mapping[str, Any]) -> str:
-    if asked.get("clusters") is not None:
-        return (
+    if document.get("clusters") is not None:
+        dependence = (
             "No check can see whether the contract's number of clusters and the spread of their sizes are true; where "
             "it has more clusters than there are, intervals are too narrow."
         )
-    return (
-        f"No check can see, and no interval covers: {SENTENCES[Code.within_groups]}. To compare whole schools: "
-        "causalveil init --unit SCHOOL --means, with the noise of as many units as there are schools."
-    )
+    else:
+        dependence = (
+            f"No check can see, and no interval covers: {SENTENCES[Code.within_groups]}. To compare whole schools: "
+            "causalveil init --unit SCHOOL --means, with the noise of as many units as there are schools."
+        )
+    return dependence + signed
 
 
-def _without_contract(path: Path, folder: DataFolder, over_sites: bool, found: Checked) -> None:
-    """Check a study as a coordinator's file; at a site a contract is missing, which is said with what to type."""
+def _without_contract(path: Path, folder: DataFolder, over_sites: bool, checks: Checks) -> None:
+    """Check a study as a coordinator's file; at a site say that its contract is missing."""
     from causalveil.flows.run.pooling import check_travels
 
-    travels = Checked()
+    travels = Checks()
     travels.trying(path, lambda: check_travels(path, at_a_site=False))
     if over_sites:
-        found.problems += travels.problems
+        checks.problems += travels.problems
         return
     hint = "" if travels.problems else f". To check a coordinator's study by itself: causalveil check --sites {path}"
-    found.add(folder.path / CONTRACT_FILE, None, f"{NONE}{hint}")
+    checks.add(folder.path / CONTRACT_FILE, None, f"{NONE}{hint}")
 
 
 def schema_of(path: Path) -> tuple[Contract, ContractSchema]:
@@ -154,95 +152,97 @@ def schema_of(path: Path) -> tuple[Contract, ContractSchema]:
     return contract, Rules(contract_roles(contract)).contract
 
 
-def _study_file(path: Path, document: Mapping[str, Any], found: Checked) -> StudyFile | None:
-    model: type[StudyFile] | None = found.trying(path, lambda: model_of(document, str(path)))
+def _study_file(path: Path, document: Mapping[str, Any], checks: Checks) -> StudyFile | None:
+    model: type[StudyFile] | None = checks.trying(path, lambda: model_of(document, str(path)))
     if model is None:
         return None
-    asked, problems = every_problem(model, document, str(path))
-    found.problems += problems
-    return asked
+    study_file, problems = every_problem(model, document, str(path))
+    checks.problems += problems
+    return study_file
 
 
-def _folder(path: Path, asked: StudyFile | None, document: Mapping[str, Any]) -> Path:
-    if asked is not None:
-        return data_folder(path, asked)
+def _folder(path: Path, study_file: StudyFile | None, document: Mapping[str, Any]) -> Path:
+    if study_file is not None:
+        return data_folder(path, study_file)
     data = document.get("data")
-    said = data.get("path") if isinstance(data, Mapping) else None
-    # No path has a NUL character, which is told as a control character.
-    return path.parent / (said if isinstance(said, str) and "\0" not in said else ".")
+    folder = data.get("path") if isinstance(data, Mapping) else None
+    # No path has a NUL character, which is reported as a control character.
+    return path.parent / (folder if isinstance(folder, str) and "\0" not in folder else ".")
 
 
-def _contract(folder: DataFolder, found: Checked) -> Contract | None:
+def _contract(folder: DataFolder, checks: Checks) -> Contract | None:
     path = folder.path / CONTRACT_FILE
-    text = found.trying(path, lambda: folder.contract_text)
-    document = None if text is None else found.trying(path, lambda: parse_yaml(text, str(path), ContractError))
+    text = checks.trying(path, lambda: folder.contract_text)
+    document = None if text is None else checks.trying(path, lambda: parse_yaml(text, str(path), ContractError))
     if document is None:
         return None
     contract, problems = every_problem(Contract, document, str(path))
-    found.problems += problems
+    checks.problems += problems
     return contract
 
 
 def _together(
-    path: Path, asked: StudyFile, document: Mapping[str, Any], contract: Contract, found: Checked
+    path: Path, study_file: StudyFile, document: Mapping[str, Any], contract: Contract, checks: Checks
 ) -> Study | None:
     """Return the study in full, if study and contract agree."""
-    broken = {str(part) for one in found.problems for part in one.place[:2]} - set(contract.offered)
-    auto = isinstance(asked.estimator, AutoEstimator)
-    if not auto and found.trying(path, lambda: answering(asked, str(path))) is None:
+    broken = {str(part) for problem in checks.problems for part in problem.place[:2]} - set(contract.offered)
+    auto = isinstance(study_file.estimator, AutoEstimator)
+    if not auto and checks.trying(path, lambda: answering(study_file, str(path))) is None:
         return None
-    full, problems = completed(asked, contract)
-    for one in (*problems, *not_public_enough(asked, contract)):
+    full, problems = completed(study_file, contract)
+    for problem in (*problems, *not_public_enough(study_file, contract)):
         # A column whose declaration is wrong is not missing as well.
-        if not broken.intersection(one.names):
-            found.add(path, line_of(document, place_of(one.place, document)), one.text)
-    if problems or found.problems:
+        if not broken.intersection(problem.names):
+            checks.add(path, line_of(document, place_of(problem.place, document)), problem.text)
+    if problems or checks.problems:
         return None
     if auto:
-        return found.trying(path, lambda: load_study(path))
-    study, problems_in_full = every_problem(answering(asked), full, str(path))
-    for wrong in problems_in_full:
-        found.add(path, line_of(document, wrong.place), wrong.text)
+        return checks.trying(path, lambda: load_study(path))
+    study, problems_in_full = every_problem(answering(study_file), full, str(path))
+    for mistake in problems_in_full:
+        checks.add(path, line_of(document, mistake.place), mistake.text)
     return study
 
 
-def _with_data(path: Path, folder: DataFolder, study: Study, contract: Contract, found: Checked) -> None:
-    """Check a study against the contract, the data's footers and the budget that is left."""
+def _with_data(path: Path, folder: DataFolder, study: Study, contract: Contract, checks: Checks) -> None:
+    """Check a study against the contract, the data's footers and the remaining budget."""
     contract_file, place = folder.path / CONTRACT_FILE, folder.path
-    for refusal in refusals(contract, study, simulate=False):
-        found.add(contract_file, None, str(refusal))
-    layout = found.trying(place, lambda: read_layout(study, folder))
+    refused = refusals(contract, study, simulate=False)
+    for refusal in refused:
+        checks.add(contract_file, None, str(refusal))
+    layout = checks.trying(place, lambda: read_layout(study, folder))
     if layout is not None:
-        for text in found.trying(place, lambda: list(_columns(contract, study, folder))) or ():
-            found.add(place, None, text)
+        for text in checks.trying(place, lambda: list(_columns(contract, study, folder))) or ():
+            checks.add(place, None, text)
         if contract.units_span_blocks and len(layout.blocks) > 1:
-            found.add(path, None, SEVERAL_BLOCKS)
+            checks.add(path, None, SEVERAL_BLOCKS)
         if contract.rows is None:
-            found.trying(place, lambda: check_manifest(study, folder, layout))
-    units = None if layout is None else found.trying(place, lambda: known_units(study, folder))
-    plan = found.trying(path, lambda: declare(study, None if units is None else sizes_of(study, units)))
-    if plan is None or any(isinstance(one, StudyError) for one in refusals(contract, study, simulate=False)):
+            checks.trying(place, lambda: check_manifest(study, folder, layout))
+    units = None if layout is None else checks.trying(place, lambda: known_units(study, folder))
+    plan = checks.trying(path, lambda: declare(study, None if units is None else sizes_of(study, units)))
+    if plan is None or any(isinstance(refusal, StudyError) for refusal in refused):
         return
-    budget = found.trying(path, lambda: budget_of(path, study, plan))
+    budget = checks.trying(path, lambda: budget_of(path, study, plan))
     for warning in () if budget is None else budget.warnings:
-        found.add(contract_file, None, warning.sentence)
+        checks.add(contract_file, None, warning.sentence)
     if contract.data_class is DataClass.sensitive and layout is not None and kept_admission(folder, contract) is None:
-        found.add(place, None, f"its owner has not admitted it under this contract: causalveil admit {folder}")
+        checks.add(place, None, f"its owner has not admitted it under this contract: causalveil admit {folder}")
     ungranted = _ungranted(contract, contract_file)
     if ungranted:
-        found.add(contract_file, None, ungranted)
+        checks.add(contract_file, None, ungranted)
 
 
-def _with_source(path: Path, folder: DataFolder, contract: Contract, found: Checked) -> None:
-    """Say which files of the folder's source are not as the last extract read them.
+def _with_source(path: Path, folder: DataFolder, contract: Contract, checks: Checks) -> None:
+    """Say which files of the folder's source changed since the last extract.
 
-    The source file lies beside the study or in the data folder. Of files that cannot be seen from here nothing is said.
+    The source file lies beside the study or in the data folder. Files that cannot be seen from here are passed over.
     """
-    manifest = found.trying(folder.path, folder.manifest)
+    manifest = checks.trying(folder.path, folder.manifest)
     if manifest is None or not manifest.source_files:
         return
-    for file in {one.resolve() for one in (folder.path / SOURCE_FILE, path.parent / SOURCE_FILE) if one.is_file()}:
-        source = found.trying(file, lambda file=file: load_source(file))  # type: ignore[misc]
+    beside = (folder.path / SOURCE_FILE, path.parent / SOURCE_FILE)
+    for file in {source_file.resolve() for source_file in beside if source_file.is_file()}:
+        source = checks.trying(file, lambda file=file: load_source(file))  # type: ignore[misc]
         if source is None or source.dataset != contract.dataset:
             continue
         filled = {source.to.rstrip("/"), str((file.parent / source.to).resolve())}
@@ -250,49 +250,47 @@ def _with_source(path: Path, folder: DataFolder, contract: Contract, found: Chec
             continue
         with suppress(CausalveilError):
             changes = changes_since(source, file.parent, manifest)
-            told = (("new", changes.new), ("written again", changes.changed), ("gone", changes.gone))
-            said = "; ".join(f"{what}: {named_files(names)}" for what, names in told if names)
+            names_by_change = {"new": changes.new, "written again": changes.changed, "gone": changes.gone}
+            news = "; ".join(f"{change}: {named_files(names)}" for change, names in names_by_change.items() if names)
             # A folder that is not here at all is one of another machine.
-            if said and changes.files:
-                found.add(file, None, f"its files changed since the last extract ({said}): causalveil extract {file}")
+            if news and changes.files:
+                checks.add(file, None, f"its files changed since the last extract ({news}): causalveil extract {file}")
 
 
 def _columns(contract: Contract, study: Study, folder: DataFolder) -> Iterator[str]:
-    """Say which columns are missing or of an unreadable type in the files of all partitions.
-
-    A type is unreadable where what is declared cannot be read from it.
+    """Say which columns partitions lack, or hold in a type without declared values.
 
     Admission looks at every column that the contract declares, whichever of them the study reads.
     """
     declared = contract_roles(contract)
-    # Where several rows become one, the files hold what the contract declares, and not what a study can name.
-    asked = study.roles if contract.rows is None else {}
-    alone = {name: role for name, role in asked.items() if name not in declared}
+    # Where several rows become one, the files hold the columns of the contract, and not those that a study can name.
+    named = study.roles if contract.rows is None else {}
+    roles = declared | {name: role for name, role in named.items() if name not in declared}
     first: dict[str, pl.DataType] = {}
-    roles = declared | alone
-    found = dict[tuple[str | None, str], list[str]]()
+    paths_by_problem = dict[tuple[str | None, str], list[str]]()
     for partition in list_partitions(folder, None if contract.blocks is None else contract.blocks.key).partitions:
         types = column_types(folder, partition)
         first = first or (types if partition.rows else {})
         exact = contract.rows is not None
-        for one in type_findings(roles, wrong_types(roles, types), partition, types, first, exact=exact):
-            told = _told(one, types)
-            found.setdefault((one.column, told), []).append(partition.path)
-    for (name, told), paths in found.items():
+        for finding in type_findings(roles, wrong_types(roles, types), partition, types, first, exact=exact):
+            problem = finding.column, _sentence(finding, types)
+            paths_by_problem.setdefault(problem, []).append(partition.path)
+    for (name, sentence), paths in paths_by_problem.items():
         more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
-        yield f"{paths[0]}{more}: column '{name}' {told}"
+        yield f"{paths[0]}{more}: column '{name}' {sentence}"
 
 
-def _told(one: Finding, types: Types) -> str:
-    if one.column is None or one.column not in types:
-        return f"{one.rule}; there are {', '.join(list(types)[:30])}"
-    kind = types[one.column]
-    return f"{one.rule}, and holds {'nested values' if kind == pl.Unknown else kind}"
+def _sentence(finding: Finding, types: Types) -> str:
+    if finding.column is None or finding.column not in types:
+        return f"{finding.rule}; there are {', '.join(list(types)[:30])}"
+    kind = types[finding.column]
+    return f"{finding.rule}, and holds {'nested values' if kind == pl.Unknown else kind}"
 
 
 def _ungranted(contract: Contract, contract_file: Path) -> str:
-    """Say what to do where the ledger at hand holds no grant of this very contract; nothing of a public first run.
+    """Say what to do where the ledger at hand holds no grant of this contract.
 
+    Public data need none before their first run.
     Nothing is said where the ledger cannot be asked: that is reported already.
     """
     try:

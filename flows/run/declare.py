@@ -3,8 +3,8 @@
 Load it, hold it to its contract, declare its charges.
 
 Refusals that come before a reservation are recorded: an owner reads in the ledger who asked for what the contract
-forbids. Of the study's own words only its name and purpose are repeated, and a dataset takes a hundred such entries a
-day.
+forbids. Of the study's own words only its name and purpose are repeated, and a dataset takes a hundred of these entries
+a day.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _LOADED: ContextVar[Loaded | None] = ContextVar("loaded", default=None)
 
 
 @dataclass(frozen=True)
-class Asked:
+class AllowedStudy:
     """A study that its contract allows, and the partitions in the data folder."""
 
     study: Study
@@ -79,11 +79,8 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Request(Asked):
-    """A study with everything that is public about its run.
-
-    ``folder`` and ``layout`` are what it reads.
-    """
+class Request(AllowedStudy):
+    """A study with all public facts of its run, which reads ``folder`` by ``layout``."""
 
     sizes: Sizes
     plan: Plan
@@ -106,11 +103,11 @@ def declare(study: Study, sizes: Sizes | None) -> Plan:
         ) from None
     cost = total(charges, study.privacy.cost)
     if cost != study.privacy.cost:
-        asked = study.privacy.cost
+        requested = study.privacy.cost
         raise StudyError(
             f"the plan adds up to epsilon {cost.epsilon} and delta {cost.delta}, and 'privacy' asks for epsilon "
-            f"{asked.epsilon} and delta {asked.delta}: an epsilon that is tiny, or tiny beside delta, is lost in "
-            "rounding; ask for more epsilon or less delta, and report this if neither is so"
+            f"{requested.epsilon} and delta {requested.delta}: an epsilon that is tiny, or tiny beside delta, is lost "
+            "in rounding; ask for more epsilon or less delta, and report this if neither is so"
         )
     for charge in charges:
         if not (ordinary(charge.sensitivity) and ordinary(charge.noise_scale)):
@@ -118,21 +115,21 @@ def declare(study: Study, sizes: Sizes | None) -> Plan:
                 f"charge '{charge.name}' would have a sensitivity or a noise scale that is infinite, denormal or none; "
                 "declare ranges, clips and penalties nearer to everyday numbers"
             )
-    known = all(charge.noise_scale is not None for charge in charges)
+    numeric = all(charge.noise_scale is not None for charge in charges)
     return Plan(
         study=study.name,
         study_digest=study.digest,
         sizes=sizes,
         charges=charges,
         total=cost,
-        epsilon_pld=epsilon_pld(charges, cost.delta) if known else None,
+        epsilon_pld=epsilon_pld(charges, cost.delta) if numeric else None,
     )
 
 
 def load_study(path: str | Path, units: int | None = None) -> Study:
     """Read a study file completed by the contract of its data.
 
-    Where no contract is at hand it is the file by itself.
+    Without a contract it is the file by itself.
 
     Args:
         path: of the file.
@@ -148,19 +145,19 @@ def load_study(path: str | Path, units: int | None = None) -> Study:
         >>> study.estimator.name, study.outcome.lower, study.outcome.upper
         ('difference_in_means', 0.0, 40000.0)
     """
-    file = path_of(path, "a study")
-    asked = load_study_file(file)
-    return _completed(file, asked, find_data(file, asked), units)
+    path = path_of(path, "a study")
+    file = load_study_file(path)
+    return _completed(path, file, find_data(path, file), units)
 
 
-def _completed(path: Path, asked: StudyFile, folder: DataFolder | None, units: int | None) -> Study:
+def _completed(path: Path, file: StudyFile, folder: DataFolder | None, units: int | None) -> Study:
     """Complete a study file by the contract in its data folder, as it was opened."""
-    # A study that travels declares all of it, and can be planned where no data are.
+    # A study that travels declares its columns in full, and can be planned where no data are.
     contract = None if folder is None else folder.find_contract()
-    studies = candidates(asked, contract, str(path), site_settings().execution)
+    studies = candidates(file, contract, str(path), site_settings().execution)
     if units is None and len(studies) > 1:
         units = units_there(studies[0], folder)
-    return chosen(studies, asked, units)
+    return chosen(studies, file, units)
 
 
 def units_there(study: Study, folder: DataFolder | None) -> int | None:
@@ -179,10 +176,11 @@ def plan_study(path: str | Path, units: int | None = None) -> tuple[Study, Plan]
         StudyError: the study is wrong, or ``units`` cannot be split.
         DataError: partitions are there but cannot be read.
     """
-    asked = load_study_file(Path(path))
+    path = Path(path)
+    file = load_study_file(path)
     # Opened once: the number of units is of the folder whose contract completes the study.
-    folder = find_data(Path(path), asked)
-    study = _completed(Path(path), asked, folder, units)
+    folder = find_data(path, file)
+    study = _completed(path, file, folder, units)
     if units is None:
         units = units_there(study, folder)
     return study, declare(study, None if units is None else sizes_of(study, units))
@@ -191,7 +189,7 @@ def plan_study(path: str | Path, units: int | None = None) -> tuple[Study, Plan]
 def known_units(study: Study, folder: DataFolder) -> int | None:
     """Return how many units a run on the data folder would have; None if not known yet.
 
-    It is not known where rows are to be reduced and were not yet.
+    It is unknown until rows that are to be reduced are reduced.
 
     Raises:
         ContractError: the contract is wrong.
@@ -226,16 +224,16 @@ def load(path: Path) -> Loaded:
     Raises:
         StudyError: study or contract missing or wrong.
     """
-    known = _LOADED.get()
-    if known is not None and known.path == path:
-        return known
-    asked = load_study_file(path)
-    folder = DataFolder(data_folder(path, asked))
+    loaded = _LOADED.get()
+    if loaded is not None and loaded.path == path:
+        return loaded
+    file = load_study_file(path)
+    folder = DataFolder(data_folder(path, file))
     contract = folder.contract
-    with on_record(contract, asked):
-        studies = candidates(asked, contract, str(path), site_settings().execution)
-        units = known_units(studies[0], folder) if isinstance(asked.estimator, AutoEstimator) else None
-        return Loaded(path, chosen(studies, asked, units), folder, contract)
+    with on_record(contract, file):
+        studies = candidates(file, contract, str(path), site_settings().execution)
+        units = known_units(studies[0], folder) if isinstance(file.estimator, AutoEstimator) else None
+        return Loaded(path, chosen(studies, file, units), folder, contract)
 
 
 @contextmanager
@@ -251,8 +249,8 @@ def already(loaded: Loaded) -> Iterator[None]:
         _LOADED.reset(token)
 
 
-def prepare(loaded: Loaded, *, simulate: bool) -> Asked:
-    """Check what the owner allows and read the layout: footers, never rows.
+def prepare(loaded: Loaded, *, simulate: bool) -> AllowedStudy:
+    """Check that the owner allows the study, and read the layout: footers, never rows.
 
     Raises:
         StudyError: the contract forbids the study, or it reads several blocks of units that may be in each.
@@ -267,51 +265,58 @@ def prepare(loaded: Loaded, *, simulate: bool) -> Asked:
     layout = read_layout(study, folder)
     if contract.units_span_blocks and len(layout.blocks) > 1:
         raise StudyError(SEVERAL_BLOCKS)
-    if contract.rows is not None:
-        # How many units there are is known once their rows are one each.
+    if contract.rows is None:
+        check_manifest(study, folder, layout)
+    else:
+        # The number of units is known once each has one row.
         declare(study, None)
-        return Asked(study, folder, contract, layout, snapshots=snapshots_of(folder, layout))
-    check_manifest(study, folder, layout)
-    return sized(Asked(study, folder, contract, layout, snapshots=snapshots_of(folder, layout)), layout)
+    allowed = AllowedStudy(study, folder, contract, layout, snapshots=snapshots_of(folder, layout))
+    return sized(allowed, layout) if contract.rows is None else allowed
 
 
-def sized(asked: Asked, layout: Layout, folder: DataFolder | None = None) -> Request:
+def sized(allowed: AllowedStudy, layout: Layout, folder: DataFolder | None = None) -> Request:
     """Return the request with its sizes and plan, for partitions of one row per unit.
 
     Args:
-        asked: what the contract allows.
+        allowed: the study that its contract allows.
         layout: the partitions that the run reads.
         folder: where they lie, if not in the data folder.
 
     Raises:
         StudyError: the study has no proof on so few units.
     """
-    sizes = sizes_of(asked.study, layout.units)
-    plan = declare(asked.study, sizes)
-    public = asked.study, folder or asked.folder, asked.contract, layout, sizes, plan, data_statement(asked)
-    return Request(*public, snapshots=asked.snapshots)
+    sizes = sizes_of(allowed.study, layout.units)
+    plan, data = declare(allowed.study, sizes), data_statement(allowed)
+    return Request(
+        allowed.study,
+        folder or allowed.folder,
+        allowed.contract,
+        layout,
+        sizes,
+        plan,
+        data,
+        snapshots=allowed.snapshots,
+    )
 
 
-def data_statement(asked: Asked) -> DataStatement | None:
-    """Count the rows behind the units of public and synthetic data.
-
-    Those that their extract left out count too.
+def data_statement(allowed: AllowedStudy) -> DataStatement | None:
+    """Count the rows behind the units of public and synthetic data, left out or not.
 
     Raises:
         DataError: the manifest cannot be read.
     """
-    if asked.contract.data_class is DataClass.sensitive:
+    if allowed.contract.data_class is DataClass.sensitive:
         return None
-    read = {partition.path.partition("/")[0] for partition in asked.layout.partitions}
-    manifest = asked.folder.manifest()
+    read = {partition.path.partition("/")[0] for partition in allowed.layout.partitions}
+    manifest = allowed.folder.manifest()
     left_out = Counter[str]()
     for block in () if manifest is None else manifest.blocks:
         if block.block in read:
             left_out.update(block.left_out)
     return DataStatement(
-        rows=asked.layout.units + left_out.total(),
+        rows=allowed.layout.units + left_out.total(),
         left_out=dict(left_out),
-        bounds_from_data=tuple(name for name in asked.contract.bounds_from_data if name in asked.study.columns),
+        bounds_from_data=tuple(name for name in allowed.contract.bounds_from_data if name in allowed.study.columns),
     )
 
 
@@ -348,7 +353,7 @@ def reserve(request: Request, admission: Admission, run_id: str, key: RunKey) ->
 
     ``admission`` is the manifest of its data.
     """
-    return _reservation(request, request.plan, run_id).model_copy(
+    return unbound_reservation(request, request.plan, run_id).model_copy(
         update={
             "contents": contents_digest(admission, request.layout, key.subkey(CONTENTS_LABEL)),
             "admission": admission.digest,
@@ -357,9 +362,9 @@ def reserve(request: Request, admission: Admission, run_id: str, key: RunKey) ->
     )
 
 
-def _reservation(asked: Asked, plan: Plan, run_id: str) -> Reservation:
-    """Return a reservation of what is public, bound to no key and no rows yet."""
-    study, contract, layout = asked.study, asked.contract, asked.layout
+def unbound_reservation(allowed: AllowedStudy, plan: Plan, run_id: str) -> Reservation:
+    """Return a reservation of public facts, bound to no key and no rows yet."""
+    study, contract, layout = allowed.study, allowed.contract, allowed.layout
     return Reservation(
         run_id=run_id,
         dataset=contract.dataset,
@@ -378,21 +383,19 @@ def _reservation(asked: Asked, plan: Plan, run_id: str) -> Reservation:
         review=contract.review is Review.required,
         purpose=study.purpose,
         unbounded_halves=study.unbounded,
-        snapshots=asked.snapshots,
+        snapshots=allowed.snapshots,
     )
 
 
 @contextmanager
 def on_record(
-    contract: Contract, asked: StudyFile | Study, run_id: str = "", *, simulate: bool = False
+    contract: Contract, study: StudyFile | Study, run_id: str = "", *, simulate: bool = False
 ) -> Iterator[None]:
-    """Record in the ledger that what happens in the block was refused, if it is.
-
-    The refusal itself is raised again.
+    """Record a refusal within the block in the ledger, and raise it again.
 
     Args:
         contract: of the data. It counts as the owner's if the ledger knows it by its grant; else nothing is written.
-        asked: the study, or its file where it did not become one.
+        study: the study, or its file where it did not become one.
         run_id: the run, if it has an id by then.
         simulate: whether the noise would be seeded; such a run has no ledger of record.
     """
@@ -400,23 +403,23 @@ def on_record(
         yield
     except (StudyError, BudgetRefused) as problem:
         if not simulate and not isinstance(problem, SiteError | RunConflict):
-            _note(contract, asked, run_id, problem)
+            _note(contract, study, run_id, problem)
         raise
 
 
-def _note(contract: Contract, asked: StudyFile | Study, run_id: str, problem: StudyError | BudgetRefused) -> None:
+def _note(contract: Contract, study: StudyFile | Study, run_id: str, problem: StudyError | BudgetRefused) -> None:
     refusal = EarlyRefusal(
         run_id=run_id,
         dataset=contract.dataset,
         policy_digest=contract.digest,
-        study=asked.name,
-        estimator=asked.estimator.name,
-        level=asked.privacy.level,
-        cost=asked.privacy.cost,
-        purpose=asked.purpose,
+        study=study.name,
+        estimator=study.estimator.name,
+        level=study.privacy.level,
+        cost=study.privacy.cost,
+        purpose=study.purpose,
         why=_why(problem),
     )
-    # What was refused stays refused, whether or not its record can be written.
+    # The refusal stands, whether or not its record can be written.
     with suppress(LedgerError):
         ledger = ledger_at_hand()
         if ledger is not None:
@@ -424,7 +427,7 @@ def _note(contract: Contract, asked: StudyFile | Study, run_id: str, problem: St
 
 
 def _why(problem: StudyError | BudgetRefused) -> str:
-    """Return one of three sentences: an error's own words may repeat what somebody wrote into a study."""
+    """Return one of three sentences: an error's own text may quote the study."""
     if isinstance(problem, BudgetRefused):
         return "the contract names no cap for this level"
     if isinstance(problem, ContractError):

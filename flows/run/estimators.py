@@ -6,8 +6,8 @@ folder in ``tasks/estimate/papers/``.
 Level and design leave one estimator or a few for ``auto``; of these the one of the least expected half-width is taken,
 for a stand-in population at the study's own size and budget. No row is read.
 
-A rehearsal is a study's own estimate on rows in memory: what coverage studies and replications run, thousands of times.
-No file, no ledger, no release: the stages and their order are those of a run of record.
+A rehearsal is a study's own estimate on rows in memory, which coverage studies and replications run thousands of times,
+without file, ledger or release: the stages and their order are those of a run of record.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from causalveil.tasks.report.numbers import number
 S = TypeVar("S", bound=Study)
 
 
-# By what a study file declares: the module in ``flows/estimators/``, and its name there. It is imported when
-# a study asks for it: all of them take .2 s of processor time, which every command would spend.
+# By class of study: the module in ``flows/estimators/``, and the estimator's name there. It is imported when a study
+# asks for it: all of them take .2 s of processor time, which every command would spend.
 ESTIMATORS: dict[type[Study], tuple[str, str]] = {
     IpwStudy: ("ipw", "IPW"),
     MatchingStudy: ("matching", "MATCHING"),
@@ -83,17 +83,18 @@ def estimator_of(study: S) -> Estimator[S]:
     return cast(Estimator[S], getattr(import_module(f"causalveil.flows.estimators.{module}"), name))
 
 
-def expected_of(study: Study, told: StandIn = StandIn()) -> StandIn:
-    """Return the population that a reader states, and beside it what the study expects."""
+def expected_of(study: Study, stated: StandIn = StandIn()) -> StandIn:
+    """Return the population that a reader states, completed by what the study expects."""
     if not isinstance(study, TableStudy):
-        return told
-    found = study.expect.model_dump(include=set(StandIn.model_fields), exclude_none=True)
+        return stated
+    expected = study.expect.model_dump(include=set(StandIn.model_fields), exclude_none=True)
     if len(study.arm_names) > 2:
-        found.pop("treated", None)
-    stated = {name: getattr(told, name) for name in told.model_fields_set}
-    if "mean" in stated and not isinstance(study, SurvivalStudy) and any(one.two_valued for one in study.outcomes):
-        found.pop("deviation", None)
-    return StandIn(**{**found, **stated})
+        expected.pop("treated", None)
+    by_reader = {name: getattr(stated, name) for name in stated.model_fields_set}
+    two_valued = not isinstance(study, SurvivalStudy) and any(outcome.two_valued for outcome in study.outcomes)
+    if "mean" in by_reader and two_valued:
+        expected.pop("deviation", None)
+    return StandIn(**{**expected, **by_reader})
 
 
 def warnings_of(study: Study, sizes: Sizes) -> tuple[Remark, ...]:
@@ -101,14 +102,14 @@ def warnings_of(study: Study, sizes: Sizes) -> tuple[Remark, ...]:
 
     They rest on public facts alone, and on the planner's own stand-in population beside what the study expects.
 
-    What units without a treatment or an outcome count as comes first. The planner adds nothing where it has no numbers
+    How units without a treatment or an outcome count comes first. The planner adds nothing where it has no numbers
     for such a study.
     """
-    told = (*unrecorded(study.specification()), *ranges_of_parts(study.specification()))
+    remarks = (*unrecorded(study.specification()), *ranges_of_parts(study.specification()))
     try:
-        return (*told, *estimator_of(study).warnings(study, sizes, assumed(study, expected_of(study))))
+        return (*remarks, *estimator_of(study).warnings(study, sizes, assumed(study, expected_of(study))))
     except CausalveilError:
-        return told
+        return remarks
 
 
 WHY = {
@@ -135,8 +136,8 @@ def candidates(
         asked.model_copy(update={"estimator": settings, "privacy": privacy})
         for settings, privacy in options(asked.estimator, asked.privacy)
     ]
-    found = [file for file in files if _answers(file)]
-    if not found:
+    answering = [file for file in files if _answers(file)]
+    if not answering:
         if not asked.covariates:
             raise StudyError(f"{where}: {NOTHING_TO_ADJUST_FOR}")
         if asked.terms:
@@ -145,9 +146,9 @@ def candidates(
             f"{where}: 'auto' has no estimator for this; several questions and 'where' need level 'sample' "
             "or 'label', a 'measure' beside the difference {name: auto, trial: true} at level 'sample'"
         )
-    allowed = [file for file in found if contract is None or file.estimator.name in contract.estimators]
+    allowed = [file for file in answering if contract is None or file.estimator.name in contract.estimators]
     if not allowed:
-        names = ", ".join(f"'{file.estimator.name}'" for file in found)
+        names = ", ".join(f"'{file.estimator.name}'" for file in answering)
         raise ContractError(f"{where}: 'auto' would take {names} here, and the contract allows none of them")
     return [resolve(file, contract, where, execution) for file in allowed]
 
@@ -191,11 +192,9 @@ def chosen(studies: list[Study], asked: StudyFile, units: int | None) -> Study:
             f"'auto' chooses by the number of units: give {option(units=Blank('N'))}, put the partitions in place, or "
             "admit them (causalveil admit)"
         )
-    # Of one nothing is chosen.
     widths = [expected_width(study, units, likely(study)) if len(studies) > 1 else None for study in studies]
-    known = [(width, place) for place, width in enumerate(widths) if width is not None]
-    best = min(known)[1] if known else 0
-    study = studies[best]
+    known = ((width, place) for place, width in enumerate(widths) if width is not None)
+    study = studies[min(known, default=(0.0, 0))[1]]
     # A study without a number of units has formulas, and this reason.
     return study.model_copy(update={"choice": reason(study, studies, widths, units)})
 
@@ -206,18 +205,18 @@ def reason(study: Study, studies: list[Study], widths: list[float | None], units
     facts = f"level {privacy.level}, epsilon {amount_text(privacy.epsilon)}"
     facts += f", delta {amount_text(privacy.delta)}" if privacy.level is not Level.label else ""
     facts += f", {units:,} units" if units is not None else ""
-    others = [
-        f"{spaced(other.estimator.name)} {number(width, 3)}"
-        for other, width in zip(studies, widths, strict=True)
-        if other is not study and width is not None
+    rivals = [
+        f"{spaced(rival.estimator.name)} {number(width, 3)}"
+        for rival, width in zip(studies, widths, strict=True)
+        if rival is not study and width is not None
     ]
     own = widths[studies.index(study)]
-    beside = ""
-    if own is not None and others:
+    comparison = ""
+    if own is not None and rivals:
         varies = "" if likely(study) == expected_of(study) else " of an outcome that varies by an eighth of its range"
-        beside = f". Expected half-widths{varies}: {spaced(name)} {number(own, 3)}, {', '.join(others)}"
+        comparison = f". Expected half-widths{varies}: {spaced(name)} {number(own, 3)}, {', '.join(rivals)}"
     why = WHY["trial" if name == "regression" and getattr(study.estimator, "trial", False) else name]
-    return f"auto chose {spaced(name)} ({facts}): {why}{beside}"
+    return f"auto chose {spaced(name)} ({facts}): {why}{comparison}"
 
 
 def spaced(name: str) -> str:
@@ -229,29 +228,29 @@ def likely(study: Study) -> StandIn:
     """Return the population by which ``auto`` chooses.
 
     A plan assumes that outcomes vary by a quarter of their range, so as not to promise too much. Most vary less, and
-    the less they do the more narrows what adjusts: cut scores have less noise than whole outcomes. Over 40 made trials
+    the less they vary the more adjustment narrows: clipped scores have less noise than outcomes. Over 40 made trials
     of 445 to 15,000 people (``tests/statistical/test_random_tables.py``) the choice by an eighth costs 6% of width on
     average and 52% at most, by a quarter 42% and a factor of 4.7.
     """
-    found = expected_of(study)
-    if not isinstance(study, EffectStudy) or study.outcome.two_valued or found.deviation is not None:
-        return found
-    return found.model_copy(update={"deviation": study.outcome.width / 8})
+    expected = expected_of(study)
+    if not isinstance(study, EffectStudy) or study.outcome.two_valued or expected.deviation is not None:
+        return expected
+    return expected.model_copy(update={"deviation": study.outcome.width / 8})
 
 
 def expected_width(study: Study, units: int | None, stand_in: StandIn = StandIn()) -> float | None:
     """Return the expected half-width for a stand-in population.
 
-    It is that of few draws with seeds that are always the same, so that asked again it chooses the same. Returns None
-    where the estimator cannot run at this size.
+    Few draws with fixed seeds give it, so that the choice is reproducible. None where the estimator cannot run at this
+    size.
     """
     if units is None or not isinstance(study, EffectStudy):
         return None
     try:
-        found = estimator_of(study).point(study, sizes_of(study, units), stand_in)
+        width = estimator_of(study).point(study, sizes_of(study, units), stand_in)
     except CausalveilError:
         return None
-    return None if found is None else float(found)
+    return None if width is None else float(width)
 
 
 def rehearse(study: Study, enclave: MemoryEnclave, budget: Budget, seed: int = 0) -> Any:
@@ -259,7 +258,7 @@ def rehearse(study: Study, enclave: MemoryEnclave, budget: Budget, seed: int = 0
 
     Args:
         study: the study.
-        enclave: its rows. The same enclave may serve again: what is fitted exactly is fitted once.
+        enclave: its rows. The same enclave may serve again: exact fits are made once.
         budget: where noise is drawn; ``RehearsalBudget`` for all but tests of budgets.
         seed: of learners that are stochastic.
     """
@@ -272,5 +271,6 @@ def rehearse_effect(study: EffectStudy, rows: Rows | MemoryEnclave, budget: Budg
 
     Rows stand in the order of their hashes, from which halves and folds are cut.
     """
-    found: Findings = rehearse(study, MemoryEnclave.of(rows) if isinstance(rows, Rows) else rows, budget, seed)
-    return found
+    enclave = MemoryEnclave.of(rows) if isinstance(rows, Rows) else rows
+    findings: Findings = rehearse(study, enclave, budget, seed)
+    return findings

@@ -68,7 +68,7 @@ def assemble_release(
     contract: Contract,
     plan: Plan,
     warnings: tuple[Remark, ...],
-    found: Result,
+    findings: Result,
     budget: FlowBudget,
     data: DataStatement | None,
     anchored: bool | None,
@@ -114,22 +114,22 @@ def assemble_release(
         units_of_measure=units_of(study, contract),
         approval=None if budget.noise.name == "seeded" else approval_of(contract),
         budget=None if budget.noise.name == "seeded" else left_after(contract, budget),
-        **_fields(study, found, reservation.units, () if data is None else data.bounds_from_data),
+        **_fields(study, findings, reservation.units, () if data is None else data.bounds_from_data),
     )
 
 
-def _fields(study: Study, found: Result, units: int, from_rows: Collection[str]) -> dict[str, Any]:
+def _fields(study: Study, findings: Result, units: int, from_rows: Collection[str]) -> dict[str, Any]:
     """Return the findings by field.
 
     ``from_rows``: columns whose ranges were drafted from the rows, so that no value lies beyond them.
 
-    Each answer says how strong an unmeasured confounder would have to be.
-    They have the reason for the estimator where ``auto`` chose it. An interval covers correlation within clusters where
-    the study names them, and nowhere else.
+    Each answer says how strong an unmeasured confounder would have to be. The reason for the estimator is among the
+    details where ``auto`` chose it. An interval covers correlation within clusters where the study names them, and
+    nowhere else.
     """
-    if isinstance(found, Findings) and isinstance(study, TableStudy):
-        found = replace(found, answers=with_robustness(study, found, units))
-    fields, clusters = found.fields(study), getattr(study, "clusters", None)
+    if isinstance(findings, Findings) and isinstance(study, TableStudy):
+        findings = replace(findings, answers=with_robustness(study, findings, units))
+    fields, clusters = findings.fields(study), getattr(study, "clusters", None)
     if clusters is not None:
         fields["covers"] = (*fields["covers"], limit(Code.within_clusters, column=clusters.column))
     elif "not_covered" in fields:
@@ -144,20 +144,20 @@ def _fields(study: Study, found: Result, units: int, from_rows: Collection[str])
 
 
 def _but_of(columns: Collection[str], limits: Iterable[Limit]) -> tuple[Limit, ...]:
-    """Return limits, without these columns in those that speak of values beyond a declared range."""
-    left = list[Limit]()
-    for one in limits:
-        if one.code not in (Code.most_at_limits, Code.many_at_limits):
-            left.append(one)
-        elif names := tuple(str(name) for name in one.facts["columns"] if name not in columns):  # type: ignore[union-attr]
-            left.append(limit(one.code, columns=names))
-    return tuple(left)
+    """Return limits, without these columns in those on values beyond a declared range."""
+    remaining = list[Limit]()
+    for stated in limits:
+        if stated.code not in (Code.most_at_limits, Code.many_at_limits):
+            remaining.append(stated)
+        elif names := tuple(str(name) for name in stated.facts["columns"] if name not in columns):  # type: ignore[union-attr]
+            remaining.append(limit(stated.code, columns=names))
+    return tuple(remaining)
 
 
 def units_of(study: Study, contract: Contract) -> dict[str, str]:
     """Return the unit of measure of each column of the study that has one in the contract."""
-    columns = {name: contract.offered[name] for name in study.columns if name in contract.offered}
-    return {name: one.unit_of_measure for name, one in columns.items() if one.unit_of_measure}
+    offered = {name: contract.offered[name] for name in study.columns if name in contract.offered}
+    return {name: column.unit_of_measure for name, column in offered.items() if column.unit_of_measure}
 
 
 def approval_of(contract: Contract) -> ApprovalStatement:
@@ -169,7 +169,7 @@ def approval_of(contract: Contract) -> ApprovalStatement:
 def left_after(contract: Contract, budget: FlowBudget) -> BudgetOutlook | None:
     """Return the budget left in the accounts that the run was charged to, by the caps in force.
 
-    None if the owner took the level's cap away while the run was under way: its charges stand, and so does its release.
+    None if the owner took the level's cap away during the run: its charges and its release stand.
     """
     run = budget.reservation
     accounts = accounts_in(budget.ledger.sums(), run.dataset, run.level, run.blocks, contract)
@@ -243,7 +243,7 @@ class RunResult:
         return self.release
 
     def __repr__(self) -> str:
-        """Return one line: what was found, what it cost, and where the file lies."""
+        """Return one line: answer, cost and file."""
         return f"<RunResult {self.release.brief()}, {self.path}>"
 
     def __str__(self) -> str:
@@ -256,9 +256,7 @@ class RunResult:
 
 
 def find_stored(path: Path, run_id: str) -> str | None:
-    """Return the text of a finished run's release; it is looked for before anything else.
-
-    Returns None if the run is not finished.
+    """Return the text of a finished run's release; None if the run is not finished.
 
     Raises:
         StudyError: the study file is wrong, or another version wrote the release and this one does not read it.
@@ -271,13 +269,13 @@ def find_stored(path: Path, run_id: str) -> str | None:
     if text is None:
         return None
     drop_records(run_id)
-    asked, where, document = load_study_file(path), f"the release of run {run_id}", parse_json(text)
+    study_file, where, document = load_study_file(path), f"the release of run {run_id}", parse_json(text)
     try:
         load_release_text(text, where)
         study = parse_study(document["specification"], as_written(where, document))
     except StudyError as problem:
         raise StudyError(f"{problem}; fetch it as it is: causalveil ledger release {run_id} --out DIR") from None
-    if not asks_for(asked, study):
+    if not asks_for(study_file, study):
         raise RunConflict(
             f"run id {run_id} is taken by a finished run of another study; choose a new run id, or fetch that run's "
             f"release: causalveil ledger release {run_id} --out DIR"

@@ -60,7 +60,7 @@ class PooledResult:
     path: Path
 
     def __repr__(self) -> str:
-        """Return one line: what was found, what it cost, and where the file lies."""
+        """Return one line: answer, cost and file."""
         return f"<PooledResult {self.release.brief()}, {self.path}>"
 
     def __str__(self) -> str:
@@ -85,8 +85,8 @@ def load_round(path: Path) -> tuple[AgreedTerms, Asked, Path]:
     study = resolve(load_study_file(file), None, str(file))
     if not isinstance(study, Asked):
         raise StudyError(f"{path}: study '{study.name}' is of kind '{study.kind}'; only effects are pooled")
-    as_they_are = isinstance(study, SurvivalStudy) and study.asks_one and not study.covariates and not study.where
-    if terms.pooled_by is PooledBy.cells and not as_they_are:
+    unadjusted = isinstance(study, SurvivalStudy) and study.asks_one and not study.covariates and not study.where
+    if terms.pooled_by is PooledBy.cells and not unadjusted:
         raise StudyError(
             f"{path}: 'pooled_by: cells' is for one study of times by 'survival' without 'covariates' and 'where'; "
             "write 'pooled_by: effects', which pools the same bundles"
@@ -124,22 +124,22 @@ def verify_bundles(terms: AgreedTerms, study: Asked, folder: Path) -> tuple[Acce
 
 
 def pool_accepted(terms: AgreedTerms, study: Asked, accepted: tuple[Accepted, ...]) -> PooledRelease:
-    """Pool what was accepted.
+    """Pool accepted bundles.
 
     Raises:
         BundleError: the bundles cannot be pooled, as numbers in them are too large or too small together.
     """
     with in_own_words(lambda _: BundleError(BEYOND_FLOATS), ArithmeticError, ValueError):
         release = pooled_release(terms, study, accepted)
-    if wrong := list(contradictions_of_pooled(release)):
-        raise ReleaseContradicted(f"nothing was pooled: the release contradicts itself: {'; '.join(wrong[:8])}")
+    if problems := list(contradictions_of_pooled(release)):
+        raise ReleaseContradicted(f"nothing was pooled: the release contradicts itself: {'; '.join(problems[:8])}")
     return release
 
 
 def pool_sites(path: Path, out: str | Path | None, engine: Engine) -> PooledResult:
     """Pool the round that a sites file describes.
 
-    The round is settled by its pooled document and by nothing else: what is refused on the way costs nothing.
+    The round is settled by its pooled document alone: a refusal before it costs nothing.
 
     Args:
         path: sites.yaml; the study and the folder of bundles lie where it says, relative to it.
@@ -195,8 +195,7 @@ def check_signer(
     public_key()
     terms = read_terms(round_)
     if study is not None:
-        asked = check_travels(study)
-        check_answerable(terms, site, asked.specification(), datetime.now(UTC))
+        check_answerable(terms, site, check_travels(study).specification(), datetime.now(UTC))
     return terms
 
 
@@ -211,22 +210,22 @@ def check_travels(path: Path, *, at_a_site: bool = True) -> Study:
         StudyError: it is of a kind that is not pooled; or leaves a range or levels to contracts; or is of times, and
             says something else of them than this site's contract.
     """
-    asked = load_study_file(path)
-    if not isinstance(asked, EffectStudyFile):
+    study_file = load_study_file(path)
+    if not isinstance(study_file, EffectStudyFile):
         way = f"drop {option('site')} and {option('round')}"
         raise StudyError(f"{path}: only effects are pooled, and this asks for a direction; {way}")
     # A coordinator has no contract, whatever the kind.
-    wanted = resolve(asked, None, f"{path}: as it travels over sites")
-    if not at_a_site or not asked.of_times:
-        return wanted
-    found = differences(wanted.specification(), load(path).study.specification())
-    # A file that asks about one outcome may say so by the short key.
-    if apart := sorted(one if asked.outcomes else one.replace("outcomes.1", "outcome") for one in found):
+    travelling = resolve(study_file, None, f"{path}: as it travels over sites")
+    if not at_a_site or not study_file.of_times:
+        return travelling
+    keys = differences(travelling.specification(), load(path).study.specification())
+    # A file of one outcome may have the short key.
+    if apart := sorted(key if study_file.outcomes else key.replace("outcomes.1", "outcome") for key in keys):
         raise StudyError(
             f"{path}: contracts of sites would complete these keys differently: {', '.join(apart)}; write these into "
             "the study as this site's contract has them"
         )
-    return wanted
+    return travelling
 
 
 def leave_bundle(run_id: str, site: str, terms: SignedTerms, out: Path) -> Path:
@@ -261,7 +260,7 @@ class SeriesResult:
     page: Path
 
     def __repr__(self) -> str:
-        """Return one line: what was asked, and where the file lies."""
+        """Return one line: study and file."""
         return f"<SeriesResult {self.series.brief()}, {self.path}>"
 
     def __str__(self) -> str:
@@ -272,13 +271,13 @@ class SeriesResult:
 def releases_of(study: Study, dataset: str) -> tuple[EffectRelease, ...]:
     """Return every release of the study on a dataset that may leave the ledger.
 
-    Whichever blocks it was asked of, in the order of its runs.
+    They are of any blocks, in the order of runs.
 
     Raises:
         LedgerError: the ledger cannot be used.
     """
-    ledger, found = open_ledger(), list[EffectRelease]()
-    wanted = _of_any_blocks(study.specification())
+    ledger, releases = open_ledger(), list[EffectRelease]()
+    specification = _of_any_blocks(study.specification())
     for run in ledger.account(dataset).runs:
         if run.study != study.name or run.state != "finished":
             continue
@@ -286,11 +285,11 @@ def releases_of(study: Study, dataset: str) -> tuple[EffectRelease, ...]:
             text = ledger.stored_document(run.run_id)
         except (ReleaseHeld, RunConflict):
             continue
-        # What another version wrote on another question need not be read.
-        if text is not None and _of_any_blocks(parse_json(text).get("specification", {})) == wanted:
+        # A release on another question may be of another version, which cannot be read.
+        if text is not None and _of_any_blocks(parse_json(text).get("specification", {})) == specification:
             release = load_release_text(text, f"the release of run {run.run_id}")
-            found += [release] if isinstance(release, EffectRelease) else []
-    return tuple(found)
+            releases += [release] if isinstance(release, EffectRelease) else []
+    return tuple(releases)
 
 
 def _of_any_blocks(specification: Mapping[str, Any]) -> dict[str, Any]:
@@ -327,8 +326,8 @@ def make_series(path: Path, out: str | Path | None, engine: Engine) -> SeriesRes
     releases = engine(Task("gather", lambda: releases_of(study, loaded.contract.dataset)))
     filled = _filled_blocks(loaded)
     series = engine(Task("series", lambda: series_of(study, releases, filled), reads=("gather",)))
-    if wrong := list(contradictions_of_series(series)):
-        raise ReleaseContradicted(f"the series contradicts itself: {'; '.join(wrong[:8])}")
+    if problems := list(contradictions_of_series(series)):
+        raise ReleaseContradicted(f"the series contradicts itself: {'; '.join(problems[:8])}")
     folder = Path(out) if out is not None else Path("releases") / f"{study.name}-series"
     written = write_whole(folder / SERIES_FILE, series.text())
     return SeriesResult(series, written, write_whole(folder / SERIES_PAGE, series_html(series)))

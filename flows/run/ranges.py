@@ -1,6 +1,6 @@
 """Ranges found privately: declare, reserve, count, release once.
 
-The owner writes what is found into the contract.
+The owner writes them into the contract.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def find_ranges(
     Args:
         folder: where the contract and the partitions lie.
         columns: numbers; None: those whose ranges the contract leaves open.
-        epsilon: what it may cost, as a decimal.
-        run_id: the same id again returns what was found, free of charge.
+        epsilon: the cost, as a decimal.
+        run_id: the same id again returns the ranges that were found, free of charge.
         stage: runs the counting.
 
     Raises:
@@ -129,7 +129,7 @@ def _study(contract: Contract, columns: tuple[str, ...], epsilon: str) -> Ranges
     if contract.unit in columns:
         raise StudyError(f"'{contract.unit}' is the unit; ids have no range")
     for name in columns:
-        # What the contract leaves open, or does not declare, is held to the files' types.
+        # Open and undeclared columns are checked by the files' types.
         if not isinstance(contract.columns.get(name), NumberColumn | None):
             raise StudyError(f"column '{name}' is declared with levels or codes, which have no range; leave it out")
     if contract.rows is not None:
@@ -164,22 +164,22 @@ def _read(text: str, run: str) -> RangesFound:
         raise LedgerError(f"run {run} found no ranges; it is another kind of run") from None
 
 
-def declared_lines(folder: Path, found: RangesFound) -> list[str]:
+def declared_lines(folder: Path, release: RangesFound) -> list[str]:
     """Return lines for ``columns`` of dataset.yaml, one for each range that was found."""
     contract = load_contract(folder / CONTRACT_FILE)
     lines = []
-    for one in found.ranges:
-        if one.lower is not None and one.upper is not None:
-            known = contract.open_ranges.get(one.column)
-            nulls = {"nulls": str(known.nulls)} if known is not None and known.nulls is Missing.indicator else {}
-            ends = {"lower": f"{one.lower:.15g}", "upper": f"{one.upper:.15g}"}
-            inner = ", ".join(f"{key}: {value}" for key, value in (ends | nulls).items())
-            lines.append(f"{scalar(one.column)}: {{{inner}}}")
+    for found in release.ranges:
+        if found.lower is not None and found.upper is not None:
+            declared = contract.open_ranges.get(found.column)
+            keys = {"lower": f"{found.lower:.15g}", "upper": f"{found.upper:.15g}"}
+            if declared is not None and declared.nulls is Missing.indicator:
+                keys["nulls"] = str(declared.nulls)
+            lines.append(f"{scalar(found.column)}: {{{', '.join(f'{key}: {value}' for key, value in keys.items())}}}")
     return lines
 
 
-def write_into(folder: Path, found: RangesFound) -> Path:
-    """Move what was found from ``open_ranges`` to ``columns`` of the contract's file.
+def write_into(folder: Path, release: RangesFound) -> Path:
+    """Move columns of found ranges from ``open_ranges`` to ``columns`` of the contract's file.
 
     It edits lines of the file, so that comments stay.
 
@@ -188,8 +188,8 @@ def write_into(folder: Path, found: RangesFound) -> Path:
     """
     path = folder / CONTRACT_FILE
     lines = read_text(path, ContractError).splitlines()
-    moved = {one.column for one in found.ranges if one.lower is not None}
-    new = declared_lines(folder, found)
+    moved = {found.column for found in release.ranges if found.lower is not None}
+    new = declared_lines(folder, release)
     try:
         start = lines.index("open_ranges:")
         columns = next(number for number, line in enumerate(lines) if line.startswith("columns:"))
@@ -204,6 +204,6 @@ def write_into(folder: Path, found: RangesFound) -> Path:
     block = ["open_ranges:", *left] if left else []
     lines[start:end] = block
     place = columns + 1 if columns < start else columns + 1 + len(block) - (end - start)
-    lines[place:place] = [f"  {line}  # found privately by run {found.run_id}" for line in new]
-    # A contract that its owner keeps from others stays so.
+    lines[place:place] = [f"  {line}  # found privately by run {release.run_id}" for line in new]
+    # A contract that only its owner can read stays so.
     return write_whole(path, "\n".join(lines) + "\n", private=not path.stat().st_mode & 0o077)

@@ -20,15 +20,15 @@ from causalveil.flows.engine.shown import reserved_line
 from causalveil.flows.estimators.stage import RowSource, Run
 from causalveil.flows.run.admit import Held, anchor_rows, hold
 from causalveil.flows.run.declare import (
-    Asked,
+    AllowedStudy,
     Loaded,
     Request,
-    _reservation,
     declare,
     on_record,
     prepare,
     reserve,
     sized,
+    unbound_reservation,
 )
 from causalveil.flows.run.estimators import estimator_of, warnings_of
 from causalveil.flows.run.finished import (
@@ -70,44 +70,42 @@ def new_run_id(study: Study) -> str:
 
 
 def run_of_question(loaded: Loaded) -> str:
-    """Return the id of the run that asks this question of these bytes.
+    """Return the id of the first run of this question on these bytes, or the next free id.
 
-    It is the first that asked it, whatever its id, or the next free id.
-
-    A free id names dataset, newest block and study, and digests of declared facts alone: study, paths and counts. Runs
-    that ask the same of other bytes, and voided ones, are told apart by a number. Whether bytes are the same the
-    ledger knows by digests under keys that stay here, and no id says it.
+    A free id names dataset, newest block and study, and digests of declared facts alone: study, paths and counts. A
+    number tells runs apart that ask the same of other bytes, or were voided. The ledger compares bytes by digests under
+    keys that stay here, and no id shows whether bytes are the same.
 
     Raises:
         CausalveilError: as :func:`execute` would, of study, contract, data folder and ledger.
     """
     with on_record(loaded.contract, loaded.study):
-        asked = guarded(prepare, loaded, simulate=False)
-    ledger, contract, layout = open_ledger(), asked.contract, asked.layout
-    admission = admitted_as_they_lie(asked.folder, contract, layout, ledger.admission(contract.dataset))
+        allowed = guarded(prepare, loaded, simulate=False)
+    ledger, contract, layout = open_ledger(), allowed.contract, allowed.layout
+    admission = admitted_as_they_lie(allowed.folder, contract, layout, ledger.admission(contract.dataset))
     if contract.rows is not None and admission is not None:
-        layout = read_layout(asked.study, rows_folder(asked.folder, admission))
-    for run in ledger.runs_of_study(contract.dataset, asked.study.digest):
-        if run.state != "voided" and _asks_the_same(run.reservation, asked, layout, admission):
+        layout = read_layout(allowed.study, rows_folder(allowed.folder, admission))
+    for run in ledger.runs_of_study(contract.dataset, allowed.study.digest):
+        if run.state != "voided" and _asks_the_same(run.reservation, allowed, layout, admission):
             return run.reservation.run_id
-    name = _name_of_question(asked, layout)
+    name = _name_of_question(allowed, layout)
     names = chain([name], (f"{name}.{number}" for number in count(2)))
     return next(run_id for run_id in names if ledger.record(run_id) is None)
 
 
-def _name_of_question(asked: Asked, layout: Layout) -> str:
-    study, dataset = asked.study, asked.contract.dataset
+def _name_of_question(allowed: AllowedStudy, layout: Layout) -> str:
+    study, dataset = allowed.study, allowed.contract.dataset
     text = json.dumps([dataset, study.digest, layout.digest])
     newest = [block.partition("=")[2] for block in layout.dataset_blocks if block in layout.blocks][-1]
-    words = (dataset[:40], re.sub(r"[^A-Za-z0-9_.-]", "_", newest)[:20], study.name[:40])
-    return "-".join([*filter(None, words), hashlib.sha256(text.encode()).hexdigest()[:8]])
+    names = (dataset[:40], re.sub(r"[^A-Za-z0-9_.-]", "_", newest)[:20], study.name[:40])
+    return "-".join([*filter(None, names), hashlib.sha256(text.encode()).hexdigest()[:8]])
 
 
-def _asks_the_same(before: Reservation, asked: Asked, layout: Layout, admission: Admission | None) -> bool:
+def _asks_the_same(before: Reservation, allowed: AllowedStudy, layout: Layout, admission: Admission | None) -> bool:
     """Return whether an earlier run asked the same study of the same bytes."""
     if admission is None or (before.dataset, before.study_digest, before.layout_digest) != (
-        asked.contract.dataset,
-        asked.study.digest,
+        allowed.contract.dataset,
+        allowed.study.digest,
         layout.digest,
     ):
         return False
@@ -116,10 +114,10 @@ def _asks_the_same(before: Reservation, asked: Asked, layout: Layout, admission:
 
 
 def check_run_id(run_id: str) -> str:
-    """Run ids become file names: letters, digits, dot, dash, underscore.
+    """Return a run id that can name files: letters, digits, dot, dash, underscore.
 
     Raises:
-        StudyError: anything else.
+        StudyError: it cannot.
     """
     if not isinstance(run_id, str) or not SLUG.fullmatch(run_id):
         raise StudyError("a run id has 1 to 120 letters, digits, '.', '-' or '_', and starts with a letter or digit")
@@ -127,33 +125,33 @@ def check_run_id(run_id: str) -> str:
 
 
 def refuse_ahead(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int | None) -> None:
-    """Refuse what public files and the ledger decide, before anything slow is started.
+    """Refuse a run by public files and the ledger, before anything slow is started.
 
     Raises:
         CausalveilError: as :func:`execute` would, at once.
     """
-    asked = _checked(loaded, out, run_id, simulate)
+    allowed = _checked(loaded, out, run_id, simulate)
     if simulate is not None:
         return
     ledger = open_ledger()
-    _refuse_without_room(asked, run_id, ledger)
-    if asked.contract.data_class is DataClass.sensitive:
-        # Of these no row is read to hold them to their admission.
-        hold(asked.contract, asked.folder, asked.layout, ledger, DirectEngine())
+    _refuse_without_room(allowed, run_id, ledger)
+    if allowed.contract.data_class is DataClass.sensitive:
+        # No row of sensitive data is read to hold them to their admission.
+        hold(allowed.contract, allowed.folder, allowed.layout, ledger, DirectEngine())
 
 
-def _checked(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int | None) -> Asked:
-    """Check what needs neither ledger nor rows; a refusal by the contract is recorded."""
+def _checked(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int | None) -> AllowedStudy:
+    """Check a run without ledger and rows; a refusal by the contract is recorded."""
     with on_record(loaded.contract, loaded.study, run_id, simulate=simulate is not None):
-        asked = guarded(prepare, loaded, simulate=simulate is not None)
-    check_place(place_of(out, run_id), asked.study)
-    return asked
+        allowed = guarded(prepare, loaded, simulate=simulate is not None)
+    check_place(place_of(out, run_id), allowed.study)
+    return allowed
 
 
-def _refuse_without_room(asked: Asked, run_id: str, ledger: Ledger) -> None:
-    """Ask the ledger for grant and room before rows are admitted, which takes minutes where they are many."""
-    plan = asked.plan if isinstance(asked, Request) else declare(asked.study, None)
-    ledger.refuse_ahead(_reservation(asked, plan, run_id), asked.contract)
+def _refuse_without_room(allowed: AllowedStudy, run_id: str, ledger: Ledger) -> None:
+    """Ask the ledger for grant and room before rows are admitted, which may take minutes."""
+    plan = allowed.plan if isinstance(allowed, Request) else declare(allowed.study, None)
+    ledger.refuse_ahead(unbound_reservation(allowed, plan, run_id), allowed.contract)
 
 
 def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int | None, engine: Engine) -> RunResult:
@@ -166,16 +164,16 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
     try:
         return _execute(loaded, out, run_id, simulate, engine)
     except CausalveilError:
-        found = None if simulate is not None else _ended_meanwhile(loaded.path, run_id)
-        if found is None:
+        release = None if simulate is not None else _ended_meanwhile(loaded.path, run_id)
+        if release is None:
             raise
-    return give_back(found, out, run_id, engine)
+    return give_back(release, out, run_id, engine)
 
 
 def _ended_meanwhile(path: Path, run_id: str) -> str | None:
-    """Return the release of another process that was started for the same run, where there is one.
+    """Return the release of another process that was started for the same run; else None.
 
-    What went wrong here is what is said, whether or not the ledger can be read, and no ledger is made to look into.
+    An unreadable ledger hides no earlier error, and no ledger is made.
     """
     with suppress(LedgerError):
         if ledger_at_hand() is not None:
@@ -184,31 +182,31 @@ def _ended_meanwhile(path: Path, run_id: str) -> str | None:
 
 
 def _execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int | None, engine: Engine) -> RunResult:
-    asked, target = _checked(loaded, out, run_id, simulate), place_of(out, run_id)
+    allowed, target = _checked(loaded, out, run_id, simulate), place_of(out, run_id)
     with _ledger(simulate) as (ledger, place):
-        _refuse_without_room(asked, run_id, ledger)
-        held = hold(asked.contract, asked.folder, asked.layout, ledger, engine, place)
-        request = guarded(_held, asked, held)
+        _refuse_without_room(allowed, run_id, ledger)
+        held = hold(allowed.contract, allowed.folder, allowed.layout, ledger, engine, place)
+        request = guarded(_on_admitted_rows, allowed, held)
         granted = ledger.grant_itself(request.contract)
         reservation = reserve(request, held.admission, run_id, key_of(run_id, simulate))
         resumed = ledger.reserve(reservation, request.contract) == "resumed"
         noise = SecureNoise() if simulate is None else SeededNoise(simulate)
         budget = FlowBudget(ledger, reservation, noise, records_folder(run_id))
-        drawn = ledger.charges_of(run_id) if resumed else 0
+        committed = ledger.charges_of(run_id) if resumed else 0
         stored = budget.stored_document()
         if stored is None:
             try:
                 engine.announce(reservation)
                 _LOG.info(reserved_line(reservation))
                 # After the commit of the whole cost, before a row is read: an older copy of the ledger lacks it.
-                anchored = anchor_rows(asked.contract, asked.folder, ledger)
+                anchored = anchor_rows(allowed.contract, allowed.folder, ledger)
                 _release(request, held.admission, budget, engine, simulate, anchored)
             except CausalveilError as problem:
                 if simulate is None:
                     settle(ledger, run_id, problem)
                 raise
             finally:
-                anchor_rows(asked.contract, asked.folder, ledger)
+                anchor_rows(allowed.contract, allowed.folder, ledger)
             stored = budget.stored_document()
         return deliver(
             ledger,
@@ -217,33 +215,28 @@ def _execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int 
             run_id,
             engine,
             resumed=resumed,
-            returned=drawn,
+            returned=committed,
             granted=granted,
             admitted=held.by_itself,
         )
 
 
-def _held(asked: Asked, held: Held) -> Request:
-    """Return the request for the admitted rows.
-
-    They are those of the data folder, or what admission made of them, one per unit.
-    """
-    if isinstance(asked, Request):
-        return replace(asked, folder=held.folder)
-    return sized(asked, read_layout(asked.study, held.folder), held.folder)
+def _on_admitted_rows(allowed: AllowedStudy, held: Held) -> Request:
+    """Return the request for the admitted rows, reduced to one per unit where they were."""
+    if isinstance(allowed, Request):
+        return replace(allowed, folder=held.folder)
+    return sized(allowed, read_layout(allowed.study, held.folder), held.folder)
 
 
-# What does not go away by itself: the same study on the same data would fail again.
+# Errors that last: the same study on the same data would fail again.
 LASTING = (StudyError, DataError, ConvergenceError)
 
 
 def settle(ledger: Ledger, run_id: str, problem: CausalveilError) -> None:
     """Void a failed run before its first draw, or say that it can go on.
 
-    A run is voided only if it is sure to fail again.
-
-    A full disk, a lost connection or a dead cluster say nothing about the study, and a scheduled retry has the same
-    id: the reservation stands for it.
+    A run is voided only if it is sure to fail again. After a full disk, a lost connection or a dead cluster the
+    reservation stands for a retry, which has the same id.
     """
     voided = False
     if isinstance(problem, LASTING):
@@ -271,17 +264,14 @@ def _release(
         enclave = FileEnclave(scratch, segment_count(request.layout, len(study.columns)))
         run = Run(study, request.sizes, enclave, budget, source)
         findings = estimator_of(study).estimate(run, engine)
-    public = study, request.contract, request.plan, warnings_of(study, request.sizes)
-    text = release_text(guarded(assemble_release, *public, findings, budget, request.data, anchored))
-    budget.finish(text)
+    warnings = warnings_of(study, request.sizes)
+    facts = study, request.contract, request.plan, warnings, findings, budget, request.data, anchored
+    budget.finish(release_text(guarded(assemble_release, *facts)))
 
 
 @contextmanager
 def _ledger(simulate: int | None) -> Iterator[tuple[Ledger, Path | None]]:
-    """Open the ledger of record.
-
-    A simulation has one that is thrown away with the folder that it lies in.
-    """
+    """Open the ledger of record, or of a simulation one that is deleted with its folder."""
     if simulate is None:
         yield open_ledger(), None
         return

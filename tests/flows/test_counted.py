@@ -97,7 +97,7 @@ def test_reports_say_which_bounds_were_read_off_the_data(tmp_path: Path, capsys:
 
 
 def test_nothing_is_counted_of_sensitive_data(tmp_path: Path) -> None:
-    from causalveil.flows.run.declare import Asked, data_statement, load
+    from causalveil.flows.run.declare import AllowedStudy, data_statement, load
     from causalveil.schemas.contract import DataClass
     from causalveil.tasks.data.partitions import read_layout
     from tests.studies import write_study
@@ -106,7 +106,7 @@ def test_nothing_is_counted_of_sensitive_data(tmp_path: Path) -> None:
     layout = read_layout(loaded.study, loaded.folder)
     for data_class, counted in ((DataClass.public, True), (DataClass.synthetic, True), (DataClass.sensitive, False)):
         contract = loaded.contract.model_copy(update={"data_class": data_class})
-        assert (data_statement(Asked(loaded.study, loaded.folder, contract, layout)) is not None) == counted
+        assert (data_statement(AllowedStudy(loaded.study, loaded.folder, contract, layout)) is not None) == counted
 
 
 def test_means_of_arms_are_shown_only_if_the_estimate_is_their_difference(
