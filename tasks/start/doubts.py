@@ -2,9 +2,9 @@
 
 Ids, moments, copies and parts of treatment or outcome.
 
-What would hide part of an effect, or separate the arms, is told by names, by what a column holds as a whole (each value
-once, all of them moments) and, where data are not sensitive, by how it hangs together with treatment and outcome.
-Nothing is decided for good: a draft names every such column, and options put it back.
+Columns that would hide part of an effect, or separate the arms, are found by names, by their content (each value once,
+all of them moments) and, where data are not sensitive, by their association with treatment and outcome. A draft names
+every such column, and options put it back.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ from causalveil.tasks.start.words import (
 )
 from causalveil.tasks.warehouse.values import read_text
 
-# Fewer rows than this tell of nothing: small integers are often all different.
+# Fewer rows than this show nothing: small integers are often all distinct.
 FEWEST_ROWS = 20
-# A column that follows the outcome as closely as this is the outcome again: rounded, in other units, as its logarithm.
+# A correlation with the outcome above this marks a copy of it: rounded, in other units, its logarithm.
 COPY = 0.995
-# One that follows it as closely as this may be a part of it, or the same a little later; a person has to say.
+# Above this a column may be a part of the outcome, or the same a little later; a person has to say.
 CLOSE = 0.9
-# Means of kinds follow any outcome where kinds have fewer rows than this on average.
+# Means by category follow any outcome where categories have fewer rows than this on average.
 ROWS_OF_KIND = 5
-# What rounding of summands to cents may leave of the outcome's variance.
+# The share of the outcome's variance that rounding of summands to cents may leave.
 LEFT_OF_SUM = 1e-5
 # Rows that correlations are computed on, evenly over the table.
 MOST_ROWS = 50_000
-# A level that one arm alone has is no accident below this chance, as if its rows met arms by chance: one of a million.
+# A level in one arm alone is no accident if random assignment gives that with less than this probability.
 NO_ACCIDENT = 1e-6
-# Of whole numbers that no name calls groups, those whose neighbours differ in arm in a sixth of places or more are
-# codes: by chance a half differ, beside a threshold one, beside a band two.
+# Whole numbers whose neighbours differ in arm in a sixth of places or more are codes of groups, without a telling name:
+# by chance half of them differ, at a threshold one pair, at a band two.
 SWITCHES = 6
-# So many groups each arm has, at least, where treatment was given by group: by a name that says so, and by another.
+# The fewest groups of each arm where treatment was given by group: with a telling name, and without.
 FEWEST_NAMED, FEWEST_GROUPS = 2, 3
-# No body weighs so many times what the middle one does: a column called weight that goes so far weighs rows.
+# Above this multiple of the median a column called weight weighs rows, not bodies.
 HEAVIEST = 100
-# Nor does one weigh so much: a newborn has 6,000 grams.
+# Above this median, too: a newborn has 6,000 grams.
 MOST_WEIGHT = 10_000
 # Units of time since 1970, with the number of them in a day.
 _EPOCHS = {"seconds": 86_400, "milliseconds": 86_400e3, "microseconds": 86_400e6, "nanoseconds": 86_400e9}
@@ -75,12 +75,12 @@ class GivenBy:
     """Groups that were treated whole.
 
     Attributes:
-        column: that names them.
-        number: how many there are.
-        of_arms: how many of each arm, by the arm as it is read.
+        column: their column.
+        number: the number of groups.
+        of_arms: the number of groups of each arm, by the arm as it is read.
         spread: standard deviation of their sizes over the mean size.
         without: units that have no group.
-        constant: covariates of which all units of a group have one value, with the degrees of freedom that each takes.
+        constant: covariates that are constant within groups, with the degrees of freedom of each.
     """
 
     column: str
@@ -101,9 +101,9 @@ class Doubts:
     """Columns in doubt, each with the reason.
 
     Attributes:
-        left_out: no covariates: ids, moments, copies and parts of treatment or outcome.
-        decide: may come after treatment; a person has to say.
-        asked: covariates that may be read otherwise.
+        left_out: ids, moments, copies and parts of treatment or outcome; no covariates.
+        decide: columns that may come after treatment; a person has to say.
+        asked: covariates that may be read in another way.
         clusters: groups that were treated whole, where the draft declares them.
     """
 
@@ -128,75 +128,85 @@ def doubts(
     Args:
         frame: the rows that count, columns under their names in the source.
         candidates: columns that could be adjusted for.
-        unit, treatment, outcome: the columns that have another part.
+        unit, treatment, outcome: the columns that have another role.
         data_class: of sensitive data no column is compared with another.
-        levels: categories whose levels are said.
-        ranges: numbers whose range is said, which are no codes.
+        levels: categories whose levels are stated.
+        ranges: numbers whose range is stated, which are no codes.
     """
-    # Each column is read once: what is read already reads as itself.
-    frame = frame.with_columns(as_read(frame, one).alias(one.source_name) for one in (*candidates, treatment, outcome))
+    # Each column is read once: reading again changes nothing.
+    frame = frame.with_columns(
+        as_read(frame, column).alias(column.source_name) for column in (*candidates, treatment, outcome)
+    )
     step = max(1, frame.height // MOST_ROWS)
     left_out, decide, asked = dict[str, str](), dict[str, str](), dict[str, str]()
-    names = [one.name for one in (*candidates, treatment, outcome)]
-    known = stems(names)
-    for one in candidates:
-        values = as_read(frame, one)
-        why = "the index of pandas' rows, by its name" if re.fullmatch(PANDAS_INDEX, one.name) else None
-        why = why or _moment(one, values) or _name_of_units(one, values, frame, unit)
-        if why is not None:
-            left_out[one.name] = why
+    names = [column.name for column in (*candidates, treatment, outcome)]
+    stems_by_name = stems(names)
+    for column in candidates:
+        values = as_read(frame, column)
+        reason = "the index of pandas' rows, by its name" if re.fullmatch(PANDAS_INDEX, column.name) else None
+        reason = reason or _moment(column, values) or _name_of_units(column, values, frame, unit)
+        if reason is not None:
+            left_out[column.name] = reason
     secret = data_class is DataClass.sensitive
     if not secret and frame.height >= FEWEST_ROWS:
-        rest = tuple(one for one in candidates if one.name not in left_out)
-        some = frame[::step]
-        columns = {one.name: _numbers(some, one) for one in (*rest, treatment, outcome)}
-        alike = {one.name: _alike(columns[one.name], columns[outcome.name]) for one in rest}
+        rest = tuple(column for column in candidates if column.name not in left_out)
+        sample = frame[::step]
+        columns = {column.name: _numbers(sample, column) for column in (*rest, treatment, outcome)}
+        alike = {column.name: _alike(columns[column.name], columns[outcome.name]) for column in rest}
         left_out |= _told_by_values(columns, alike, rest, treatment, outcome)
-        rest = tuple(one for one in rest if one.name not in left_out and not re.search(BEFORE, spoken(one.name)))
-        decide |= _close(columns, alike, (one for one in rest if not earlier(one.name, outcome.name, known)), outcome)
-    later = other_times(names, treatment.name, outcome.name)
-    for one in candidates:
-        if one.name in left_out or one.name in decide:
-            continue
-        values = as_read(frame, one)
-        after = None if earlier(one.name, outcome.name, known) else _after(one, outcome)
-        why = later.get(one.name) or after or _of_groups(one, values, known, levels)
-        why = (
-            why
-            or _too_many_kinds(one, None if secret else values, {*levels, *ranges})
-            or _weighs_rows(one, None if secret else values)
+        rest = tuple(
+            column for column in rest if column.name not in left_out and not re.search(BEFORE, spoken(column.name))
         )
-        why = why or (None if secret else _of_one_arm(frame, one, treatment) or _of_one_outcome(frame, one, outcome))
-        if why is not None:
-            decide[one.name] = why
-        elif one.name not in levels and one.name not in ranges:
-            why = _codes(one, secret) or (None if secret else _bands_made_dates(one))
-            asked |= {} if why is None else {one.name: why}
+        decide |= _close(
+            columns,
+            alike,
+            (column for column in rest if not earlier(column.name, outcome.name, stems_by_name)),
+            outcome,
+        )
+    later = other_times(names, treatment.name, outcome.name)
+    for column in candidates:
+        if column.name in left_out or column.name in decide:
+            continue
+        values = as_read(frame, column)
+        after = None if earlier(column.name, outcome.name, stems_by_name) else _after(column, outcome)
+        reason = later.get(column.name) or after or _of_groups(column, values, stems_by_name, levels)
+        reason = (
+            reason
+            or _too_many_kinds(column, None if secret else values, {*levels, *ranges})
+            or _weighs_rows(column, None if secret else values)
+        )
+        reason = reason or (
+            None if secret else _of_one_arm(frame, column, treatment) or _of_one_outcome(frame, column, outcome)
+        )
+        if reason is not None:
+            decide[column.name] = reason
+        elif column.name not in levels and column.name not in ranges:
+            reason = _codes(column, secret) or (None if secret else _bands_made_dates(column))
+            asked |= {} if reason is None else {column.name: reason}
     return Doubts(left_out, decide, asked)
 
 
 def given_by(frame: pl.DataFrame, columns: Iterable[Found], unit: Found, treatment: Found) -> GivenBy | None:
-    """Return the column whose groups were treated whole.
+    """Return the column whose groups were treated whole; None if there is none.
 
-    Treatment never varies within a group, which is no accident, and each arm has several groups. Of several such
-    columns it is the one with the fewest groups: schools, where treatment was given by school, and not their classes.
-    None: there is none.
+    Treatment is constant within its groups, which is no accident, and each arm has several groups. Of several such
+    columns it is the one with the fewest groups: schools rather than their classes.
 
     Args:
-        frame: the rows that count; of a unit its first one tells.
+        frame: the rows that count; of a unit the first is read.
         columns: that may name groups.
-        unit, treatment: the columns that have this part.
+        unit, treatment: the columns of these roles.
     """
     arms = as_read(frame, treatment)
     rows = pl.DataFrame({"arm": arms, "unit": values_of(frame, unit.source_name)})
-    found = []
-    for one in columns:
-        named = names_kinds(one.name) or re.search(GROUP_ID, spoken(one.name)) is not None
-        # Codes that some row lacks are often written as fractions, 11.0 for 11.
-        coded = one.looks is Looks.number and (one.whole or named)
-        if one.looks not in (Looks.category, Looks.text) and not coded:
+    groupings = []
+    for column in columns:
+        named = names_kinds(column.name) or re.search(GROUP_ID, spoken(column.name)) is not None
+        # Codes with nulls are often written as 11.0 for 11.
+        coded = column.looks is Looks.number and (column.whole or named)
+        if column.looks not in (Looks.category, Looks.text) and not coded:
             continue
-        all_units = rows.with_columns(group=as_read(frame, one)).unique("unit", keep="first")
+        all_units = rows.with_columns(group=as_read(frame, column)).unique("unit", keep="first")
         pairs = all_units.drop_nulls()
         groups = pairs.group_by("group").agg(rows=pl.len(), arms=pl.col("arm").n_unique(), arm=pl.col("arm").first())
         shares = pairs.group_by("arm").agg(share=pl.len() / max(len(pairs), 1))
@@ -208,71 +218,73 @@ def given_by(frame: pl.DataFrame, columns: Iterable[Found], unit: Found, treatme
             or min(by_arm.values()) < fewest
             or 2 * len(groups) > len(pairs)
             or (groups["arms"] > 1).any()
-            or (one.looks is Looks.number and not named and not _shuffled(groups))
+            or (column.looks is Looks.number and not named and not _shuffled(groups))
         ):
             continue
         if ((groups["rows"] - 1) * groups["share"].log()).sum() < math.log(NO_ACCIDENT):
             sizes = groups["rows"].to_numpy()
             spread, without = float(sizes.std() / sizes.mean()), all_units["group"].null_count()
-            found.append(GivenBy(one.name, len(groups), by_arm, spread, without))
-    return min(found, key=lambda one: (one.number, one.column), default=None)
+            groupings.append(GivenBy(column.name, len(groups), by_arm, spread, without))
+    return min(groupings, key=lambda grouping: (grouping.number, grouping.column), default=None)
 
 
 def constant_within(frame: pl.DataFrame, group: Found, columns: Iterable[Found]) -> dict[str, int]:
     """Return columns that are constant within groups, with the degrees of freedom of each."""
-    rows = pl.DataFrame({"": as_read(frame, group), **{one.name: as_read(frame, one) for one in columns}})
+    rows = pl.DataFrame({"": as_read(frame, group), **{column.name: as_read(frame, column) for column in columns}})
     most = rows.drop_nulls("").group_by("").agg(pl.all().drop_nulls().n_unique()).drop("").max()
-    kinds = {one.name: rows[one.name].n_unique() - 1 if one.looks is Looks.category else 1 for one in columns}
+    kinds = {
+        column.name: rows[column.name].n_unique() - 1 if column.looks is Looks.category else 1 for column in columns
+    }
     return {name: kinds[name] for name in most.columns if most[name].item() <= 1}
 
 
 def _shuffled(groups: pl.DataFrame) -> bool:
-    """Return whether arms change along a number as often as along codes, and not where an amount decides."""
+    """Return whether arms change along a number as often as along codes, not as at a threshold."""
     arms = groups.sort("group")["arm"]
     return int((arms != arms.shift(1)).sum()) * SWITCHES >= len(groups)
 
 
-def as_read(frame: pl.DataFrame, one: Found) -> pl.Series:
-    """Return a column as its reading makes it."""
-    values = values_of(frame, one.source_name)
-    if isinstance(one.reading, TextReading) and values.dtype == pl.String:
-        return read_text(values, one.reading)[0].alias("values")
+def as_read(frame: pl.DataFrame, column: Found) -> pl.Series:
+    """Return the values of a column as its reading makes them."""
+    values = values_of(frame, column.source_name)
+    if isinstance(column.reading, TextReading) and values.dtype == pl.String:
+        return read_text(values, column.reading)[0].alias("values")
     return values
 
 
-def _name_of_units(one: Found, values: pl.Series, frame: pl.DataFrame, unit: Found) -> str | None:
-    """Say why a column is another name of rows or units; None: it is not."""
-    if one.looks is not Looks.number or not one.whole or len(values) < FEWEST_ROWS or values.null_count():
+def _name_of_units(column: Found, values: pl.Series, frame: pl.DataFrame, unit: Found) -> str | None:
+    """Say why a column identifies rows or units; None if it does not."""
+    if column.looks is not Looks.number or not column.whole or len(values) < FEWEST_ROWS or values.null_count():
         return None
     ids = values_of(frame, unit.source_name)
     pairs = pl.DataFrame({"a": values, "b": ids}).unique().height
     if ids.n_unique() < len(ids) and values.n_unique() == ids.n_unique() == pairs:
         return f"it names units, as '{unit.name}' does"
-    if not one.unique:
+    if not column.unique:
         return None
-    if one.upper - one.lower + 1 == len(values):
+    if column.upper - column.lower + 1 == len(values):
         return "it numbers rows"
-    if re.search(ID_NAME, spoken(one.name)):
+    if re.search(ID_NAME, spoken(column.name)):
         return "an id: each row has a value of its own"
     if values.is_sorted() or values.is_sorted(descending=True):
         return "it numbers rows, with gaps"
     return None
 
 
-def _moment(one: Found, values: pl.Series) -> str | None:
-    """Say as what moments a column of numbers is written; None: it holds none."""
-    if one.looks is not Looks.number:
+def _moment(column: Found, values: pl.Series) -> str | None:
+    """Say how a column of numbers encodes moments; None if it holds none."""
+    if column.looks is not Looks.number:
         return None
     for word, day in _EPOCHS.items():
-        if _MOMENTS[0] * day <= one.lower and one.upper <= _MOMENTS[1] * day and one.distinct > MOST_LEVELS:
+        if _MOMENTS[0] * day <= column.lower and column.upper <= _MOMENTS[1] * day and column.distinct > MOST_LEVELS:
             return f"moments, in {word} since 1970"
-    if one.whole and _calendar(values.drop_nulls()):
+    if column.whole and _calendar(values.drop_nulls()):
         return "dates, written as whole numbers"
-    told = re.search(TIME_WORD, spoken(one.name)) is not None
-    if _SERIAL[0] <= one.lower and one.upper <= _SERIAL[1] and one.distinct > MOST_LEVELS:
+    named = re.search(TIME_WORD, spoken(column.name)) is not None
+    if _SERIAL[0] <= column.lower and column.upper <= _SERIAL[1] and column.distinct > MOST_LEVELS:
         # Without a telling name: whole days within three years of this century, which no income stays in.
-        within = one.whole and one.upper - one.lower <= 366 * 3 and one.lower >= 36_526
-        if told or within:
+        within = column.whole and column.upper - column.lower <= 366 * 3 and column.lower >= 36_526
+        if named or within:
             return "dates, as spreadsheets number days"
     return None
 
@@ -289,102 +301,95 @@ def _calendar(values: pl.Series) -> bool:
     return False
 
 
-def _after(one: Found, outcome: Found) -> str | None:
-    """Say by which word of its name a column may be measured after treatment; None: by none."""
-    if re.search(BEFORE, spoken(one.name)):
+def _after(column: Found, outcome: Found) -> str | None:
+    """Say by which word of its name a column may be measured after treatment; None if by none."""
+    if re.search(BEFORE, spoken(column.name)):
         return None
-    found = re.search(AFTER, spoken(one.name))
-    if found is not None:
-        return f"'{found[0].strip(' _-.')}' in its name: it may come after treatment"
-    words = {word for word in re.split(r"[\W\d_]+", outcome.name.casefold()) if len(word) > 2}
-    shared = words & set(re.split(r"[\W\d_]+", one.name.casefold()))
+    match = re.search(AFTER, spoken(column.name))
+    if match is not None:
+        return f"'{match[0].strip(' _-.')}' in its name: it may come after treatment"
+    outcome_words = {word for word in re.split(r"[\W\d_]+", outcome.name.casefold()) if len(word) > 2}
+    shared = outcome_words & set(re.split(r"[\W\d_]+", column.name.casefold()))
     if shared:
         return f"'{sorted(shared)[0]}' in its name: it may be part of the outcome"
     return None
 
 
-def _of_one_arm(frame: pl.DataFrame, one: Found, treatment: Found) -> str | None:
-    """Say which value one arm alone has, as what treatment allows or causes.
+def _of_one_arm(frame: pl.DataFrame, column: Found, treatment: Found) -> str | None:
+    """Say that a value occurs in one arm alone, as a consequence of treatment does; else None.
 
-    Return None if both arms have all common values.
-
-    No value is one as well: how much people smoke is recorded of smokers. A value that m rows have, all of them of an
-    arm with a share p of the rows, has a chance of p^m where value and arm have nothing to do with each other.
+    Null is a value as well: amounts of smoking are recorded of smokers. That all m rows of a value are of an arm with a
+    share p of the rows has probability p^m if value and arm are independent.
     """
-    values, arms = as_read(frame, one), as_read(frame, treatment)
-    if one.distinct > MOST_LEVELS:
-        # What is recorded of one arm alone is told by its gaps, however many values it has.
+    values, arms = as_read(frame, column), as_read(frame, treatment)
+    if column.distinct > MOST_LEVELS:
+        # A column that is recorded in one arm alone shows it by its nulls, whatever its values.
         values = values.is_not_null()
     pairs = pl.DataFrame({"value": values, "arm": arms}).drop_nulls("arm")
     shares = dict(pairs.group_by("arm").len().iter_rows())
-    held = pairs.group_by("value").agg(rows=pl.len(), arms=pl.col("arm").n_unique(), arm=pl.col("arm").first())
-    for _, rows, arms, arm in held.sort("rows", descending=True).iter_rows():
+    by_value = pairs.group_by("value").agg(rows=pl.len(), arms=pl.col("arm").n_unique(), arm=pl.col("arm").first())
+    for _, rows, arms, arm in by_value.sort("rows", descending=True).iter_rows():
         if arms == 1 and len(shares) > 1 and (shares[arm] / len(pairs)) ** rows < NO_ACCIDENT:
             return f"one of its values is found in one arm of '{treatment.name}' alone: it may come after treatment"
     return None
 
 
-def _of_one_outcome(frame: pl.DataFrame, one: Found, outcome: Found) -> str | None:
-    """Say that all rows of one value have the rarer of two outcomes, else None.
+def _of_one_outcome(frame: pl.DataFrame, column: Found, outcome: Found) -> str | None:
+    """Say that all rows of a value have the rarer outcome, as no wage means no work; else None.
 
-    Those who are not in work have no wage, for example.
-
-    That a value never meets the rarer outcome says little: it may be rare there.
+    A value that never meets the rarer outcome proves little.
     """
-    if one.distinct > MOST_LEVELS or outcome.distinct != 2:
+    if column.distinct > MOST_LEVELS or outcome.distinct != 2:
         return None
-    pairs = pl.DataFrame({"value": as_read(frame, one), "outcome": as_read(frame, outcome)}).drop_nulls()
+    pairs = pl.DataFrame({"value": as_read(frame, column), "outcome": as_read(frame, outcome)}).drop_nulls()
     shares = dict(pairs.group_by("outcome").len().iter_rows())
     if len(shares) < 2:
         return None
     rarer = min(shares, key=lambda key: shares[key])
-    held = pairs.group_by("value").agg(rows=pl.len(), all=(pl.col("outcome") == rarer).all())
-    most = held.filter(pl.col("all"))["rows"].max()
+    by_value = pairs.group_by("value").agg(rows=pl.len(), all=(pl.col("outcome") == rarer).all())
+    most = by_value.filter(pl.col("all"))["rows"].max()
     if isinstance(most, int) and (shares[rarer] / len(pairs)) ** most < NO_ACCIDENT:
         return f"all rows of one of its values have the same '{outcome.name}': it may be part of it"
     return None
 
 
 def _of_groups(
-    one: Found, values: pl.Series, known: Mapping[str, tuple[str, str]], levels: Mapping[str, object]
+    column: Found, values: pl.Series, stems_by_name: Mapping[str, tuple[str, str]], levels: Mapping[str, object]
 ) -> str | None:
-    """Say that whole numbers are ids of groups, by their name.
-
-    Return None if they are none, or if their levels are stated.
-    """
-    name = spoken(known.get(one.name, (one.name, ""))[0])
-    if one.looks is not Looks.number or one.name in levels or not re.search(GROUP_ID, name):
+    """Say that whole numbers without stated levels are ids of groups, by their name; else None."""
+    name = spoken(stems_by_name.get(column.name, (column.name, ""))[0])
+    if column.looks is not Looks.number or column.name in levels or not re.search(GROUP_ID, name):
         return None
     if values.dtype.is_float() and not bool((values.drop_nulls() % 1 == 0).all()):
         return None
     return f"ids of groups, judging by its name, not a quantity: {option('levels')} says which count"
 
 
-def _weighs_rows(one: Found, values: pl.Series | None) -> str | None:
-    """Say that a column may hold weights of rows in a survey, by its name and, where it may be seen, by its size."""
-    if one.looks is not Looks.number:
+def _weighs_rows(column: Found, values: pl.Series | None) -> str | None:
+    """Say that a column may hold survey weights, by its name or its size; else None."""
+    if column.looks is not Looks.number:
         return None
-    told = re.search(SURVEY_WEIGHT, spoken(one.name)) is not None
-    if not told and values is not None and re.search(WEIGHT, spoken(one.name)):
+    named = re.search(SURVEY_WEIGHT, spoken(column.name)) is not None
+    if not named and values is not None and re.search(WEIGHT, spoken(column.name)):
         middle = values.drop_nulls().median()
-        told = isinstance(middle, float) and (one.upper > HEAVIEST * abs(middle) or middle > MOST_WEIGHT)
-    if not told:
+        named = isinstance(middle, float) and (column.upper > HEAVIEST * abs(middle) or middle > MOST_WEIGHT)
+    if not named:
         return None
-    way = f"in place of its line a last line of dataset.yaml, 'weights: {{column: {one.name}, upper: W}}', and"
-    say = f"{way} 'weights: {one.name}' in the study, or each row counts once"
-    return f"a survey's weight of each row by its name, it seems: {say}"
+    instead = f"in place of its line a last line of dataset.yaml, 'weights: {{column: {column.name}, upper: W}}', and"
+    advice = f"{instead} 'weights: {column.name}' in the study, or each row counts once"
+    return f"a survey's weight of each row by its name, it seems: {advice}"
 
 
-def _codes(one: Found, secret: bool) -> str | None:
-    """Say that whole numbers are taken for codes of kinds, or may be some; None: they seem to be none."""
-    way = option(levels={one.name: ["1", "2", "3"] if secret else list(map(str, one.levels))})
-    if one.of_kinds:
-        why = "its whole numbers are category codes, judging by its name, not a quantity"
-        span = option(ranges={one.name: (LOW, HIGH) if secret else (one.lower, one.upper)})
-        drafted = f"say which count, as in {way}" if secret else f"drafted as levels, as {way} does"
-        return f"{why}: {drafted}; if it is a quantity, {span} says so"
-    if one.looks is Looks.number and _like_codes(one):
-        return f"its whole numbers may be category codes: {option('levels')} says which, as in {way}"
+def _codes(column: Found, secret: bool) -> str | None:
+    """Say that whole numbers are, or may be, category codes; None if they seem not to be."""
+    as_levels = option(levels={column.name: ["1", "2", "3"] if secret else list(map(str, column.levels))})
+    if column.of_kinds:
+        reason = "its whole numbers are category codes, judging by its name, not a quantity"
+        as_range = option(ranges={column.name: (LOW, HIGH) if secret else (column.lower, column.upper)})
+        levels = f"say which count, as in {as_levels}" if secret else f"drafted as levels, as {as_levels} does"
+        return f"{reason}: {levels}; if it is a quantity, {as_range} says so"
+    if column.looks is Looks.number and _like_codes(column):
+        return f"its whole numbers may be category codes: {option('levels')} says which, as in {as_levels}"
     return None
 
 
@@ -393,14 +398,14 @@ _MONTHS = "|".join(("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep
 _MADE_DATE = re.compile(rf"(?i)(\d{{1,2}})-({_MONTHS})|({_MONTHS})-(\d{{2}})")
 
 
-def _bands_made_dates(one: Found) -> str | None:
-    """Say that a level may be a band such as 10-14 of which a spreadsheet made a date; None: there is none."""
-    words = [level for level in one.levels if isinstance(level, str)]
-    dates = [word for word in words if _MADE_DATE.fullmatch(word)]
-    if not dates or not any(_BAND.fullmatch(word) for word in words):
+def _bands_made_dates(column: Found) -> str | None:
+    """Say that a level may be a band such as 10-14 that a spreadsheet made a date; else None."""
+    levels = [level for level in column.levels if isinstance(level, str)]
+    dates = [word for word in levels if _MADE_DATE.fullmatch(word)]
+    if not dates or not any(_BAND.fullmatch(word) for word in levels):
         return None
     return (
-        f"'{dates[0]}' beside bands such as '{next(filter(_BAND.fullmatch, words))}' is a band of which a spreadsheet "
+        f"'{dates[0]}' beside bands such as '{next(filter(_BAND.fullmatch, levels))}' is a band of which a spreadsheet "
         "made a date, it seems: format the column as text and save the file again"
     )
 
@@ -428,44 +433,48 @@ def unlike_by_lot(
     in_arm = holds_code(as_read(frame, treatment), treated)
     z: dict[str, float] = {}
     tests = 0
-    for one in covariates:
-        values = as_read(frame, one)
-        kinds = values.drop_nulls().unique().to_list() if one.distinct <= MOST_LEVELS and not one.whole else []
+    for covariate in covariates:
+        values = as_read(frame, covariate)
+        kinds = (
+            values.drop_nulls().unique().to_list() if covariate.distinct <= MOST_LEVELS and not covariate.whole else []
+        )
         columns = [(values == kind) for kind in kinds] if kinds and not values.dtype.is_numeric() else [values]
         for column in columns:
             numbers = column.cast(pl.Float64, strict=False).to_numpy()
-            there = np.isfinite(numbers)
-            groups = [numbers[there & in_arm], numbers[there & ~in_arm]]
+            finite = np.isfinite(numbers)
+            groups = [numbers[finite & in_arm], numbers[finite & ~in_arm]]
             if min(map(len, groups)) < FEWEST_ROWS:
                 continue
             error = math.sqrt(sum(group.var() / len(group) for group in groups))
             tests += 1
             if error > 0:
-                z[one.name] = max(z.get(one.name, 0.0), abs(groups[0].mean() - groups[1].mean()) / error)
-    told = (
+                z[covariate.name] = max(z.get(covariate.name, 0.0), abs(groups[0].mean() - groups[1].mean()) / error)
+    sentence = (
         "arms differ by more than randomisation gives in one study of a thousand: if it comes after treatment, "
         f"{option('without')} leaves it out; if treatment was not randomised, leave out {option('trial')}"
     )
-    return {name: told for name, score in z.items() if tests * math.erfc(score / math.sqrt(2)) < BY_LOT}
+    return {name: sentence for name, score in z.items() if tests * math.erfc(score / math.sqrt(2)) < BY_LOT}
 
 
-def _too_many_kinds(one: Found, values: pl.Series | None, said: Collection[str]) -> str | None:
-    """Say that a column holds codes of more kinds than a draft lists; None: it does not."""
-    if one.looks is not Looks.number or one.distinct <= MOST_PLACES or one.name in said:
+def _too_many_kinds(column: Found, values: pl.Series | None, stated: Collection[str]) -> str | None:
+    """Say that a column holds codes of more categories than a draft lists; None if it does not."""
+    if column.looks is not Looks.number or column.distinct <= MOST_PLACES or column.name in stated:
         return None
-    # Codes that some row lacks are often written as fractions, 11.0 for 11.
-    point = values is not None and one.lower >= 1 and values.dtype.is_float() and names_kinds(one.name)
-    if not one.of_kinds and not (point and values is not None and bool((values.drop_nulls() % 1 == 0).all())):
+    # Codes with nulls are often written as 11.0 for 11.
+    point = values is not None and column.lower >= 1 and values.dtype.is_float() and names_kinds(column.name)
+    if not column.of_kinds and not (point and values is not None and bool((values.drop_nulls() % 1 == 0).all())):
         return None
     return (
         f"more than {MOST_PLACES} category codes, judging by its name, not a quantity: {option('levels')} says "
-        f"which count; if it is a quantity, {option(ranges={one.name: (LOW, HIGH)})} says so"
+        f"which count; if it is a quantity, {option(ranges={column.name: (LOW, HIGH)})} says so"
     )
 
 
-def _like_codes(one: Found) -> bool:
-    """Check whether a column has few different whole numbers and a name that speaks of kinds."""
-    return one.whole and 3 <= one.distinct <= MOST_LEVELS and re.search(CODE_NAME, spoken(one.name)) is not None
+def _like_codes(column: Found) -> bool:
+    """Check whether a column has few distinct whole numbers and a name for categories."""
+    return (
+        column.whole and 3 <= column.distinct <= MOST_LEVELS and re.search(CODE_NAME, spoken(column.name)) is not None
+    )
 
 
 def _told_by_values(
@@ -475,69 +484,69 @@ def _told_by_values(
     treatment: Found,
     outcome: Found,
 ) -> dict[str, str]:
-    """Find copies and parts of the outcome, what tells the arms apart, and columns that stand twice.
+    """Find copies and parts of the outcome, columns that determine the arm, and duplicates.
 
-    ``alike``: correlations of columns with the outcome, as of :func:`_alike`.
+    ``alike``: correlations of columns with the outcome, by :func:`_alike`.
     """
     arms, results = columns[treatment.name], columns[outcome.name]
-    told: dict[str, str] = {}
-    for one in candidates:
-        values = columns[one.name]
+    reasons: dict[str, str] = {}
+    for column in candidates:
+        values = columns[column.name]
         two = outcome.distinct == 2
-        follows = _same_groups(values, results) if two else _ranges_apart(results, values, one)
-        if follows or alike[one.name] > COPY:
-            told[one.name] = f"it reveals '{outcome.name}'"
+        follows = _same_groups(values, results) if two else _ranges_apart(results, values, column)
+        if follows or alike[column.name] > COPY:
+            reasons[column.name] = f"it reveals '{outcome.name}'"
         elif _ranges_apart(values, arms, treatment) or _same_groups(values, arms):
-            told[one.name] = f"it reveals '{treatment.name}': no unit resembles one of the other arm"
+            reasons[column.name] = f"it reveals '{treatment.name}': no unit resembles one of the other arm"
     if outcome.distinct > 2:
-        numbers = {one.name: columns[one.name] for one in candidates if one.looks is Looks.number}
-        numbers = {name: values for name, values in numbers.items() if name not in told}
+        numbers = {column.name: columns[column.name] for column in candidates if column.looks is Looks.number}
+        numbers = {name: values for name, values in numbers.items() if name not in reasons}
         parts = _summands(numbers, results)
-        told |= {name: f"'{outcome.name}' is a sum of it and {_others(parts, name)}" for name in parts}
+        reasons |= {name: f"'{outcome.name}' is a sum of it and {_others(parts, name)}" for name in parts}
         # A wage, or its logarithm, is made of earnings and hours.
         logs, made = {name: _logarithm(values) for name, values in numbers.items()}, list[str]()
         for made_of in () if parts else (results, _logarithm(results)):
             made = made or _summands(logs, made_of)
-        told |= {name: f"'{outcome.name}' is made of it and {_others(made, name)}" for name in made}
-    told |= _twins([one for one in candidates if one.name not in told], columns)
-    return told | _indicators([one for one in candidates if one.name not in told], columns)
+        reasons |= {name: f"'{outcome.name}' is made of it and {_others(made, name)}" for name in made}
+    reasons |= _twins([column for column in candidates if column.name not in reasons], columns)
+    return reasons | _indicators([column for column in candidates if column.name not in reasons], columns)
 
 
 def _close(
     columns: Mapping[str, FloatArray], alike: Mapping[str, float], candidates: Iterable[Found], outcome: Found
 ) -> dict[str, str]:
-    """Find what follows the outcome closely: numbers, those that are 0 where it is, and columns of few kinds."""
-    results, found, none = columns[outcome.name], dict[str, float](), dict[str, float]()
-    for one in candidates:
-        if outcome.distinct > 2 and one.looks is Looks.number:
-            found[one.name] = alike[one.name]
-            none[one.name] = _none_together(columns[one.name], results)
-        elif one.distinct <= MOST_LEVELS:
-            found[one.name] = _told_by_kinds(columns[one.name], results)
-        elif one.looks is Looks.number:
-            found[one.name] = _tells_two(columns[one.name], results)
-    told = {
+    """Find columns that follow the outcome closely: by numbers, by zeros, or by few categories."""
+    results, correlations, of_zeros = columns[outcome.name], dict[str, float](), dict[str, float]()
+    for column in candidates:
+        if outcome.distinct > 2 and column.looks is Looks.number:
+            correlations[column.name] = alike[column.name]
+            of_zeros[column.name] = _none_together(columns[column.name], results)
+        elif column.distinct <= MOST_LEVELS:
+            correlations[column.name] = _told_by_kinds(columns[column.name], results)
+        elif column.looks is Looks.number:
+            correlations[column.name] = _tells_two(columns[column.name], results)
+    reasons = {
         name: f"it is 0 where '{outcome.name}' is (correlation {close:.2f}): it may be part of it"
-        for name, close in none.items()
+        for name, close in of_zeros.items()
         if close > CLOSE
     }
-    return told | {
+    return reasons | {
         name: f"it follows '{outcome.name}' closely (correlation {close:.2f}): it may be part of it"
-        for name, close in found.items()
+        for name, close in correlations.items()
         if close > CLOSE
     }
 
 
 def _none_together(values: FloatArray, results: FloatArray) -> float:
-    """Return the correlation of being 0, as hours and weeks of work are; 0 where few rows are 0, or few are not."""
-    rows = [one == 0 for one in _both(values, results)]
-    if min(int(count) for one in rows for count in (one.sum(), (~one).sum())) < FEWEST_ROWS:
+    """Return the correlation of two columns being 0; 0 where few rows are 0, or few are not."""
+    rows = [zeros == 0 for zeros in _both(values, results)]
+    if min(int(count) for zeros in rows for count in (zeros.sum(), (~zeros).sum())) < FEWEST_ROWS:
         return 0.0
     return float(np.corrcoef(*rows)[0, 1])
 
 
 def _told_by_kinds(values: FloatArray, results: FloatArray) -> float:
-    """Return the correlation of an outcome with its means by the kinds of a column (the correlation ratio)."""
+    """Return the correlation ratio: of an outcome with its means by a column's categories."""
     values, results = _both(values, results)
     if len(values) < FEWEST_ROWS or not results.std() > 0:
         return 0.0
@@ -549,7 +558,7 @@ def _told_by_kinds(values: FloatArray, results: FloatArray) -> float:
 
 
 def _tells_two(values: FloatArray, results: FloatArray) -> float:
-    """Return 2 AUC - 1 of a number for an outcome of two values, without sign."""
+    """Return |2 AUC - 1| of a number for an outcome of two values."""
     values, results = _both(values, results)
     if len(values) < FEWEST_ROWS or len(np.unique(results)) != 2:
         return 0.0
@@ -557,29 +566,26 @@ def _tells_two(values: FloatArray, results: FloatArray) -> float:
     return abs(float(2 * (ranks[upper].mean() - ranks[~upper].mean()) / len(values)))
 
 
-def _others(parts: list[str], name: str) -> str:
-    others = [f"'{one}'" for one in parts if one != name]
+def _others(names: list[str], name: str) -> str:
+    others = [f"'{part}'" for part in names if part != name]
     return " and ".join(others) if others else "a constant"
 
 
-def _numbers(frame: pl.DataFrame, one: Found) -> FloatArray:
+def _numbers(frame: pl.DataFrame, column: Found) -> FloatArray:
     """Return a column as numbers, words by their place in the alphabet, nulls as NaN."""
-    values = as_read(frame, one)
+    values = as_read(frame, column)
     if values.dtype == pl.String or values.dtype.base_type() in (pl.Categorical, pl.Enum):
         values = values.cast(pl.String).rank("dense")
     return values.cast(pl.Float64, strict=False).to_numpy()
 
 
 def _both(left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
-    there = np.isfinite(left) & np.isfinite(right)
-    return left[there], right[there]
+    finite = np.isfinite(left) & np.isfinite(right)
+    return left[finite], right[finite]
 
 
 def _alike(left: FloatArray, right: FloatArray) -> float:
-    """Return the larger of linear and rank correlation, without sign.
-
-    It is 0 where one has few values.
-    """
+    """Return the larger of |linear| and |rank| correlation; 0 where a column has few values."""
     left, right = _both(left, right)
     if len(left) < FEWEST_ROWS:
         return 0.0
@@ -590,16 +596,16 @@ def _alike(left: FloatArray, right: FloatArray) -> float:
 
 
 def _ranked(values: FloatArray) -> tuple[FloatArray, int]:
-    """Return the places of values in their order, and how many different ones there are."""
+    """Return the ranks of values, and the number of distinct ones."""
     order = np.argsort(values)
     places, ranked = np.empty(len(values)), values[order]
     places[order] = np.arange(len(values))
     return places, 1 + int(np.count_nonzero(ranked[1:] != ranked[:-1]))
 
 
-def _ranges_apart(values: FloatArray, groups: FloatArray, of: Found) -> bool:
-    """Check whether groups of at most a few kinds have ranges of ``values`` that do not meet."""
-    if of.distinct > MOST_LEVELS:
+def _ranges_apart(values: FloatArray, groups: FloatArray, grouping: Found) -> bool:
+    """Check whether a few groups have ranges of ``values`` that do not overlap."""
+    if grouping.distinct > MOST_LEVELS:
         return False
     values, groups = _both(values, groups)
     kinds = np.unique(groups)
@@ -608,7 +614,7 @@ def _ranges_apart(values: FloatArray, groups: FloatArray, of: Found) -> bool:
     if min(int((groups == kind).sum()) for kind in kinds) < 5:
         return False
     ends = sorted((values[groups == kind].min(), values[groups == kind].max()) for kind in kinds)
-    return all(one[1] < other[0] for one, other in pairwise(ends))
+    return all(lower_range[1] < upper_range[0] for lower_range, upper_range in pairwise(ends))
 
 
 def _same_groups(values: FloatArray, groups: FloatArray) -> bool:
@@ -622,7 +628,7 @@ def _same_groups(values: FloatArray, groups: FloatArray) -> bool:
 
 
 def _summands(columns: dict[str, FloatArray], results: FloatArray) -> list[str]:
-    """Return the columns of which the outcome is a weighted sum, but for rounding."""
+    """Return the columns whose weighted sum is the outcome, up to rounding."""
     there = np.isfinite(results)
     full = {name: values for name, values in columns.items() if np.isfinite(values[there]).all() and values.std() > 0}
     if len(full) < 2 or there.sum() < FEWEST_ROWS + 5 * len(full) or not results[there].std() > 0:
@@ -637,81 +643,86 @@ def _summands(columns: dict[str, FloatArray], results: FloatArray) -> list[str]:
 
 
 def _indicators(candidates: list[Found], columns: Mapping[str, FloatArray]) -> dict[str, str]:
-    """Find columns that say the same as indicators of their values, as "educ" and "educ1".
+    """Find columns beside indicators of their values, as "educ" and "educ1".
 
-    Of codes the indicators count, but for the first; of what is drafted as levels the levels.
+    Indicators of levels are left out; for other codes the column is, and the first indicator if all are there.
     """
-    told: dict[str, str] = {}
-    for one in candidates:
-        of = [other for other in candidates if other.distinct == 2 and _derived(other.name, one.name)]
-        if not 3 <= one.distinct <= MOST_LEVELS or len(of) < one.distinct - 1 or one.nulls:
+    reasons: dict[str, str] = {}
+    for column in candidates:
+        indicators = [
+            indicator for indicator in candidates if indicator.distinct == 2 and _derived(indicator.name, column.name)
+        ]
+        if not 3 <= column.distinct <= MOST_LEVELS or len(indicators) < column.distinct - 1 or column.nulls:
             continue
-        each = pl.DataFrame({other.name: columns[other.name] for other in of})
-        if not each.n_unique() == one.distinct == each.with_columns(pl.Series(one.name, columns[one.name])).n_unique():
+        rows = pl.DataFrame({indicator.name: columns[indicator.name] for indicator in indicators})
+        if (
+            not rows.n_unique()
+            == column.distinct
+            == rows.with_columns(pl.Series(column.name, columns[column.name])).n_unique()
+        ):
             continue
-        if one.of_kinds or one.looks is Looks.category:
-            told |= {other.name: f"it indicates a level of '{one.name}'" for other in of}
+        if column.of_kinds or column.looks is Looks.category:
+            reasons |= {indicator.name: f"it indicates a level of '{column.name}'" for indicator in indicators}
         else:
-            told[one.name] = f"{', '.join(repr(other.name) for other in of)} say what it is"
-            told |= (
-                {of[0].name: f"it indicates a level of '{one.name}' as the others show"}
-                if len(of) == one.distinct
+            reasons[column.name] = f"{', '.join(repr(indicator.name) for indicator in indicators)} say what it is"
+            reasons |= (
+                {indicators[0].name: f"it indicates a level of '{column.name}' as the others show"}
+                if len(indicators) == column.distinct
                 else {}
             )
-    return told
+    return reasons
 
 
 def _logarithm(values: FloatArray) -> FloatArray:
-    """Return logarithms, NaN where there is none."""
+    """Return logarithms, NaN of values that are not positive."""
     return np.log(np.where(values > 0, values, np.nan))
 
 
 def _same_order(left: FloatArray, right: FloatArray) -> bool:
-    """Check whether two columns put rows in the same order, or in the opposite one.
-
-    A number and its square do, for example.
-    """
-    there = np.isfinite(left)
-    if not np.array_equal(there, np.isfinite(right)) or there.sum() < FEWEST_ROWS:
+    """Check whether two columns order rows alike or in reverse, as a number and its square do."""
+    finite = np.isfinite(left)
+    if not np.array_equal(finite, np.isfinite(right)) or finite.sum() < FEWEST_ROWS:
         return False
-    first, second = (np.unique(one[there], return_inverse=True)[1] for one in (left, right))
+    first, second = (np.unique(values[finite], return_inverse=True)[1] for values in (left, right))
     return np.array_equal(first, second) or np.array_equal(first, second.max() - second)
 
 
-def _derived(one: str, other: str) -> bool:
-    """Check whether a name is another one and more, as "agesq" and "log_age" are of "age"."""
-    return other.casefold() in one.casefold() and len(one) > len(other)
+def _derived(name: str, stem: str) -> bool:
+    """Check whether a name contains another, as "agesq" and "log_age" contain "age"."""
+    return stem.casefold() in name.casefold() and len(name) > len(stem)
 
 
 def _twins(candidates: list[Found], columns: Mapping[str, FloatArray]) -> dict[str, str]:
-    """Find columns that hold the same as another one, in the same or in other words, or its square or logarithm.
+    """Find columns that repeat another: in its or other codes, as its square or logarithm.
 
-    Of two such columns the first counts, or the one that the other's name is made of.
+    Of two such columns the first is taken, or the one whose name the other contains.
     """
-    told: dict[str, str] = {}
-    kept: list[Found] = []
-    for one in sorted(candidates, key=lambda found: len(found.name)):
-        values = columns[one.name]
-        for other in kept:
-            alike = one.distinct == other.distinct and _derived(one.name, other.name)
-            if alike and _same_order(values, columns[other.name]):
-                told[one.name] = f"it has the same information as '{other.name}'"
+    reasons: dict[str, str] = {}
+    first_columns: list[Found] = []
+    for column in sorted(candidates, key=lambda found: len(found.name)):
+        values = columns[column.name]
+        for earlier_column in first_columns:
+            alike = column.distinct == earlier_column.distinct and _derived(column.name, earlier_column.name)
+            if alike and _same_order(values, columns[earlier_column.name]):
+                reasons[column.name] = f"it has the same information as '{earlier_column.name}'"
                 break
         else:
-            kept.append(one)
-    kept = []
-    for one in candidates:
-        values = columns[one.name]
-        for other in kept:
-            if one.distinct != other.distinct or one.name in told:
+            first_columns.append(column)
+    first_columns = []
+    for column in candidates:
+        values = columns[column.name]
+        for earlier_column in first_columns:
+            if column.distinct != earlier_column.distinct or column.name in reasons:
                 continue
-            before = columns[other.name]
-            if np.array_equal(values, before, equal_nan=True) or (
-                one.distinct <= MOST_LEVELS and _same_groups(values, before) and _same_groups(before, values)
+            earlier_values = columns[earlier_column.name]
+            if np.array_equal(values, earlier_values, equal_nan=True) or (
+                column.distinct <= MOST_LEVELS
+                and _same_groups(values, earlier_values)
+                and _same_groups(earlier_values, values)
             ):
-                told[one.name] = f"it has the same information as '{other.name}'"
+                reasons[column.name] = f"it has the same information as '{earlier_column.name}'"
                 break
         else:
-            if one.name not in told:
-                kept.append(one)
-    return told
+            if column.name not in reasons:
+                first_columns.append(column)
+    return reasons

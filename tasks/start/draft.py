@@ -29,16 +29,16 @@ FROM_DATA = "drafted from the data"
 
 @dataclass(frozen=True)
 class Draft:
-    """Texts of the three files, and what a person should know or still has to say.
+    """Texts of the three files, and notes and questions for a person.
 
     Attributes:
         contract, study, source: the texts.
-        read: what was read into the data, each with its column.
+        read: assumptions about the data, each with its column.
         taken: the covariates.
-        unused: columns that are not used, each with the reason.
+        unused: unused columns, each with the reason.
         doubtful: columns of which a person has to say whether they are covariates, and why.
-        questions: what only the owner can say before the study runs.
-        with_others: columns of which other values than the declared levels are read as one more.
+        questions: facts that only the owner can state before the study runs.
+        with_others: columns whose values beyond the declared levels are read as one more level.
         reads: columns that the source is read for.
     """
 
@@ -55,33 +55,30 @@ class Draft:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """Statements of what was read into the data."""
-        return tuple(f"'{name}': {what}" for name, what in self.read)
+        """Assumptions about the data, a sentence each."""
+        return tuple(f"'{name}': {note}" for name, note in self.read)
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """Columns that are not used, a sentence each."""
-        return tuple(f"'{name}': {why}" for name, why in self.unused.items())
+        return tuple(f"'{name}': {reason}" for name, reason in self.unused.items())
 
     @property
     def decide(self) -> tuple[str, ...]:
         """Columns of which a person has to say whether they are covariates, a sentence each."""
-        return tuple(f"'{name}': {why}" for name, why in self.doubtful.items())
+        return tuple(f"'{name}': {reason}" for name, reason in self.doubtful.items())
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """Units with several rows: whether all are copies, and a column that orders them.
-
-    Without a column the means of their rows count.
-    """
+    """Units with several rows: whether all are copies; a column of order, or the means count."""
 
     copies_only: bool
     order: str
 
 
 def draft(
-    found: dict[str, Found],
+    columns: dict[str, Found],
     parts: Cast,
     wishes: Wishes,
     source: dict[str, Any],
@@ -94,9 +91,9 @@ def draft(
     """Write the three files.
 
     Args:
-        found: all columns by name.
-        parts: who plays which part.
-        wishes: what was said of the data, as :func:`~causalveil.tasks.start.roles.resolved`.
+        columns: all columns by name.
+        parts: the columns by their roles.
+        wishes: statements about the data, as :func:`~causalveil.tasks.start.roles.resolved`.
         source: what source.yaml says under ``source``.
         repeats: of units with several rows; None: each has one.
         left_out: columns that could not be read, and why.
@@ -104,27 +101,33 @@ def draft(
         step: the smallest difference of times to an event.
         expect: what a plan should expect of public rows.
     """
-    declared = {one.name: _declaration(one, parts, wishes, step) for one in parts.usable}
+    declared = {column.name: _declaration(column, parts, wishes, step) for column in parts.usable}
     if repeats is not None and not repeats.order:
-        kinds = {
+        without_mean = {
             name: "a category has no mean over the rows of a unit"
             for name in declared
-            if _of_kinds(found[name], declared[name])
+            if _of_kinds(columns[name], declared[name])
         }
-        declared = {name: value for name, value in declared.items() if name not in kinds}
-        parts = replace(parts, covariates=tuple(one for one in parts.covariates if one.name not in kinds))
-        left_out = left_out | kinds
+        declared = {name: value for name, value in declared.items() if name not in without_mean}
+        parts = replace(
+            parts, covariates=tuple(column for column in parts.covariates if column.name not in without_mean)
+        )
+        left_out = left_out | without_mean
     if doubtful.clusters is not None:
         declared.pop(doubtful.clusters.column, None)
     undeclared = [name for name, value in declared.items() if value is None]
-    open_levels = [name for name in undeclared if name != parts.outcome.name and asks_for_levels(found[name])]
+    open_levels = [name for name in undeclared if name != parts.outcome.name and asks_for_levels(columns[name])]
     open_ranges = [name for name in undeclared if name not in open_levels]
-    kept = [one for one in parts.covariates if one.name not in open_levels]
+    taken = [column for column in parts.covariates if column.name not in open_levels]
     roles = (parts.unit, *parts.recorded)
-    unused = {one.name: _why_unused(one) for one in found.values() if one.looks not in USABLE and one not in roles}
+    unused = {
+        column.name: _why_unused(column)
+        for column in columns.values()
+        if column.looks not in USABLE and column not in roles
+    }
     unused |= doubtful.left_out | {name: f"{option('without')} says so" for name in wishes.without}
     counted = _counted(parts, wishes)
-    with_nulls = {one.name for one in parts.covariates if one.nulls} | set(counted)
+    with_nulls = {column.name for column in parts.covariates if column.nulls} | set(counted)
     questions = [
         f"the range of '{name}', from public knowledge: {option(ranges={name: (LOW, HIGH)})}, or write it into "
         "dataset.yaml"
@@ -135,18 +138,18 @@ def draft(
     ]
     return Draft(
         contract=_contract(parts, wishes, declared, open_ranges, open_levels, with_nulls, repeats, doubtful.clusters),
-        study=_study(parts, wishes, kept, counted, doubtful, expect or {}),
-        source=_source(found, parts, wishes, source, doubtful.clusters),
+        study=_study(parts, wishes, taken, counted, doubtful, expect or {}),
+        source=_source(columns, parts, wishes, source, doubtful.clusters),
         read=(
-            *((one.name, note) for one in found.values() if one.looks in _READ for note in one.notes),
+            *((column.name, note) for column in columns.values() if column.looks in _READ for note in column.notes),
             *_which_counts(parts),
         ),
-        taken=tuple(one.name for one in kept),
+        taken=tuple(column.name for column in taken),
         unused=unused | left_out,
         doubtful=doubtful.decide | doubtful.asked,
         questions=tuple(questions),
         with_others=tuple(name for name, value in declared.items() if value is not None and "others" in value[0]),
-        reads=tuple(one.name for one in _taken(found, parts, doubtful.clusters)),
+        reads=tuple(column.name for column in _taken(columns, parts, doubtful.clusters)),
     )
 
 
@@ -154,156 +157,156 @@ _READ = (Looks.binary, Looks.category, Looks.number, Looks.date, Looks.moment)
 
 
 def _which_counts(parts: Cast) -> tuple[tuple[str, str], ...]:
-    """Say which of two words of an outcome is counted, and how the other one would be."""
+    """Name the value of an outcome whose share is estimated, and the option for the other."""
     if parts.outcome_codes is None or parts.outcome_codes[1] in (True, 1, "yes"):
         return ()
     no, yes = parts.outcome_codes
     return ((parts.outcome.name, f"the answer is of the share with '{yes}'; {option(counted=no)} counts the other"),)
 
 
-def _why_unused(one: Found) -> str:
-    if one.looks is Looks.date and re.search(AFTER, spoken(one.name)):
+def _why_unused(column: Found) -> str:
+    if column.looks is Looks.date and re.search(AFTER, spoken(column.name)):
         return "a date that may come after treatment, as its name says"
-    if one.looks is Looks.date:
+    if column.looks is Looks.date:
         return "a date, and studies take numbers; `since` in source.yaml makes it a number of days"
-    if one.looks is Looks.infinite:
-        return f"it holds infinite values; {option(missing={one.name: ['inf', '-inf']})} reads them as missing"
-    if one.looks is Looks.duration:
+    if column.looks is Looks.infinite:
+        return f"it holds infinite values; {option(missing={column.name: ['inf', '-inf']})} reads them as missing"
+    if column.looks is Looks.duration:
         return "durations; a number of days or hours could be adjusted for"
-    if one.looks is Looks.moment:
+    if column.looks is Looks.moment:
         return "numbers that count time since 1970, or ids; a number of days before treatment could be adjusted for"
-    if one.looks is Looks.mixed:
+    if column.looks is Looks.mixed:
         return "numbers and words; say in source.yaml which words mean no value, or map them"
-    if one.looks is Looks.unsaid:
+    if column.looks is Looks.unsaid:
         return (
-            f"text, and no option says what it holds: give {option(ranges={one.name: (LOW, HIGH)})} for numbers, "
-            f"{option(levels={one.name: ['A', 'B']})} for words"
+            f"text, and no option says what it holds: give {option(ranges={column.name: (LOW, HIGH)})} for numbers, "
+            f"{option(levels={column.name: ['A', 'B']})} for words"
         )
-    if one.looks is Looks.text:
+    if column.looks is Looks.text:
         return f"free text, or more than {MOST_LEVELS} different values"
-    return f"it holds {one.looks}"
+    return f"it holds {column.looks}"
 
 
 def _counted(parts: Cast, wishes: Wishes) -> tuple[str, ...]:
-    """Treatment and outcome of sensitive data: who has none is counted, whether or not there is such a unit today.
+    """Return treatment and outcome of sensitive data, whose rows without a value are kept.
 
-    If rows without them were left out, the number of units, which is printed before any grant, would tell of people.
+    Were they left out, the number of units, which is printed before any grant, would reveal them.
     """
     if wishes.data_class is not DataClass.sensitive:
         return ()
-    return tuple(one.name for one in parts.recorded if one.name not in wishes.recorded)
+    return tuple(column.name for column in parts.recorded if column.name not in wishes.recorded)
 
 
-def _declaration(one: Found, parts: Cast, wishes: Wishes, step: float) -> tuple[dict[str, Any], tuple[str, ...]] | None:
-    """Return a column's declaration in the contract, and notes; None if only the owner has it."""
-    asked = one.name in (parts.treatment.name, parts.outcome.name) or one == parts.event
-    may = one.name in _counted(parts, wishes) if asked else bool(one.nulls)
-    nulls = {"nulls": "indicator"} if may else {}
-    if one.name == parts.treatment.name:
+def _declaration(
+    column: Found, parts: Cast, wishes: Wishes, step: float
+) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+    """Return a column's declaration in the contract, and notes; None if only the owner knows it."""
+    in_the_question = column.name in (parts.treatment.name, parts.outcome.name) or column == parts.event
+    nulls_allowed = column.name in _counted(parts, wishes) if in_the_question else bool(column.nulls)
+    nulls = {"nulls": "indicator"} if nulls_allowed else {}
+    if column.name == parts.treatment.name:
         if parts.arms:
-            return {"levels": _with_names(one, tuple(map(str, parts.arms)), parts.arms, wishes)} | nulls, ("the arms",)
+            return {"levels": _with_names(column, tuple(map(str, parts.arms)), parts.arms, wishes)} | nulls, (
+                "the arms",
+            )
         return {"codes": _coded(parts.codes, "control", "treated")} | nulls, ("who was treated",)
-    if parts.event is not None and one.name == parts.outcome.name:
-        upper = wishes.ranges[one.name][1] if one.name in wishes.ranges else wishes.horizon
+    if parts.event is not None and column.name == parts.outcome.name:
+        upper = wishes.ranges[column.name][1] if column.name in wishes.ranges else wishes.horizon
         return declared_time(upper, trial=wishes.trial, step=step) | nulls, ("longer times are at risk to the end",)
-    if parts.event is not None and one.name == parts.event.name:
-        known, names = wishes.levels.get(one.name), _names(one, wishes)
-        codes = declared_event(one, wishes.censored, known, names, secret=wishes.data_class is DataClass.sensitive)
+    if parts.event is not None and column.name == parts.event.name:
+        levels, names = wishes.levels.get(column.name), _names(column, wishes)
+        codes = declared_event(column, wishes.censored, levels, names, secret=wishes.data_class is DataClass.sensitive)
         return codes | nulls, ("what ended the times",)
-    if one.name == parts.outcome.name and parts.outcome_codes is not None:
+    if column.name == parts.outcome.name and parts.outcome_codes is not None:
         return {"codes": _coded(parts.outcome_codes)} | nulls, (f"{flow(parts.outcome_codes[1])} counts as 1",)
-    if one.name in wishes.level_names:
-        return _said_levels(one, wishes, nulls)
-    if one.looks is Looks.binary and set(one.values) in ({0, 1}, {"yes", "no"}):
-        pair = (0, 1) if set(one.values) == {0, 1} else ("no", "yes")
+    if column.name in wishes.level_names:
+        return _said_levels(column, wishes, nulls)
+    if column.looks is Looks.binary and set(column.values) in ({0, 1}, {"yes", "no"}):
+        pair = (0, 1) if set(column.values) == {0, 1} else ("no", "yes")
         return {"codes": _coded(pair)} | nulls, ()
-    if one.name in wishes.levels:
-        # Codes of places or kinds are numbers that no line follows.
-        return _said_levels(one, wishes, nulls)
-    if one.name in wishes.ranges:
-        lower, upper = wishes.ranges[one.name]
+    if column.name in wishes.levels:
+        # Codes of places or categories are numbers without a linear effect.
+        return _said_levels(column, wishes, nulls)
+    if column.name in wishes.ranges:
+        lower, upper = wishes.ranges[column.name]
         return {"lower": _tidy(lower), "upper": _tidy(upper)} | nulls, ()
-    if one.name != parts.outcome.name and asks_for_levels(one):
-        return _levels(one, wishes, nulls)
+    if column.name != parts.outcome.name and asks_for_levels(column):
+        return _levels(column, wishes, nulls)
     if wishes.data_class is DataClass.sensitive:
         return None
-    lower, upper = outward(one.lower, one.upper)
+    lower, upper = outward(column.lower, column.upper)
     return {"lower": lower, "upper": upper} | nulls, (f"range {FROM_DATA}",)
 
 
-def _of_kinds(one: Found, declared: tuple[dict[str, Any], tuple[str, ...]] | None) -> bool:
-    return asks_for_levels(one) if declared is None else "levels" in declared[0]
+def _of_kinds(column: Found, declared: tuple[dict[str, Any], tuple[str, ...]] | None) -> bool:
+    return asks_for_levels(column) if declared is None else "levels" in declared[0]
 
 
-def asks_for_levels(one: Found) -> bool:
-    """Check whether a column holds words or codes of kinds, whose list is the owner's to say.
-
-    That is so unless it has another part.
-    """
-    words = one.looks in (Looks.binary, Looks.category) and isinstance(one.values[0], str)
-    return (words and set(one.values) != {"yes", "no"}) or one.of_kinds
+def asks_for_levels(column: Found) -> bool:
+    """Check whether a covariate holds words or category codes, whose list is the owner's."""
+    holds_words = column.looks in (Looks.binary, Looks.category) and isinstance(column.values[0], str)
+    return (holds_words and set(column.values) != {"yes", "no"}) or column.of_kinds
 
 
-def _levels(one: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+def _levels(column: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     if wishes.data_class is DataClass.sensitive:
         return None
-    if not one.of_kinds:
-        return {"levels": list(one.values)} | nulls, (f"levels {FROM_DATA}",)
-    if not one.levels:
-        # More kinds than are listed: no covariate, and declared as the numbers that they are written as.
-        lower, upper = outward(one.lower, one.upper)
+    if not column.of_kinds:
+        return {"levels": list(column.values)} | nulls, (f"levels {FROM_DATA}",)
+    if not column.levels:
+        # More categories than are listed: no covariate, and declared as numbers.
+        lower, upper = outward(column.lower, column.upper)
         return {"lower": lower, "upper": upper} | nulls, (f"range {FROM_DATA}",)
-    quantity = f"{{lower: {one.lower:g}, upper: {one.upper:g}}}"
-    told = f"category codes, judging by its name; is it a quantity? Then write {quantity}"
-    return {"levels": list(one.levels)} | nulls, (f"levels {FROM_DATA}", told)
+    quantity = f"{{lower: {column.lower:g}, upper: {column.upper:g}}}"
+    question = f"category codes, judging by its name; is it a quantity? Then write {quantity}"
+    return {"levels": list(column.levels)} | nulls, (f"levels {FROM_DATA}", question)
 
 
-def _said_levels(one: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _said_levels(column: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return levels that an option declared, with their names."""
-    said = wishes.levels[one.name]
-    whole = one.looks is Looks.number or (bool(one.values) and all(isinstance(value, int) for value in one.values))
+    stated = wishes.levels[column.name]
+    whole = column.looks is Looks.number or (
+        bool(column.values) and all(isinstance(value, int) for value in column.values)
+    )
     # Truth values are stored as 0 and 1, too.
     truth = {"true": 1, "false": 0}
     levels: list[Value] = (
-        [truth.get(level.casefold(), level) if not WHOLE.fullmatch(level) else int(level) for level in said]
+        [truth.get(level.casefold(), level) if not WHOLE.fullmatch(level) else int(level) for level in stated]
         if whole
-        else list(said)
+        else list(stated)
     )
-    listed = {"levels": _with_names(one, said, levels, wishes)}
+    listed = {"levels": _with_names(column, stated, levels, wishes)}
     if wishes.data_class is DataClass.sensitive:
-        # What else the rows hold is not to be told by a draft.
+        # A draft must not reveal other values of the rows.
         return listed | {"others": "other"} | nulls, ("take `others` out if no other value is possible",)
-    held = set(one.levels or one.values)
-    complete = bool(held) and held <= set(levels)
+    values_held = set(column.levels or column.values)
+    complete = bool(values_held) and values_held <= set(levels)
     return listed | ({} if complete else {"others": "other"}) | nulls, ()
 
 
-def _names(one: Found, wishes: Wishes) -> dict[str, str]:
+def _names(column: Found, wishes: Wishes) -> dict[str, str]:
     """Return the names that an option gave to levels, by the levels as text."""
-    return dict(zip(wishes.levels.get(one.name, ()), wishes.level_names.get(one.name, ()), strict=False))
+    return dict(zip(wishes.levels.get(column.name, ()), wishes.level_names.get(column.name, ()), strict=False))
 
 
 def _with_names(
-    one: Found, said: Sequence[str], levels: Sequence[Value], wishes: Wishes
+    column: Found, stated: Sequence[str], levels: Sequence[Value], wishes: Wishes
 ) -> dict[str, Value] | list[Value]:
     """Return levels as a contract has them: a mapping of names where each has one, else a list."""
-    names = _names(one, wishes)
-    if any(word not in names for word in said):
+    names = _names(column, wishes)
+    if any(word not in names for word in stated):
         return list(levels)
-    return {names[word]: level for word, level in zip(said, levels, strict=True)}
+    return {names[word]: level for word, level in zip(stated, levels, strict=True)}
 
 
 def _coded(pair: tuple[Value, Value], *names: str) -> dict[str, Value]:
-    """Codes of a truth value are stored as 0 and 1, too; those of no treatment are of no and yes."""
+    """Return a contract's codes, truth values as 0 and 1, by names or by no and yes."""
     codes = (int(code) if isinstance(code, bool) else code for code in pair)
     return dict(zip(names or ("no", "yes"), codes, strict=True))
 
 
 def outward(lower: float, upper: float) -> tuple[int | float, int | float]:
-    """Return a range that holds ``lower`` and ``upper`` with ends rounded outward.
-
-    They are rounded to two digits of its width.
-    """
+    """Return a range that contains [lower, upper], rounded outward to two digits of its width."""
     width = max(upper - lower, abs(upper) * 1e-6, 1e-6)
     step = 10.0 ** (math.floor(math.log10(width)) - 1)
     low, high = math.floor(lower / step) * step, math.ceil(upper / step) * step
@@ -342,10 +345,14 @@ def _contract(
         *comment("With `unit_of_measure: days` panel, report and figures say in what a number is measured."),
         "columns:",
     ]
-    for name, one in declared.items():
-        if one is not None:
-            lines += entry(name, *one)
-    drafted = [name for name, one in declared.items() if one is not None and any(FROM_DATA in note for note in one[1])]
+    for name, declaration in declared.items():
+        if declaration is not None:
+            lines += entry(name, *declaration)
+    drafted = [
+        name
+        for name, declaration in declared.items()
+        if declaration is not None and any(FROM_DATA in note for note in declaration[1])
+    ]
     if drafted:
         lines += comment("Ranges and levels that were read off the data; take out those that you declare yourself.")
         lines.append(f"bounds_from_data: {flow(drafted)}")
@@ -370,8 +377,10 @@ def _contract(
         )
         lines.append(f"{PER_UNIT}: {{aggregates: {flow(means)}}}")
     elif repeats is not None:
-        what = "The same row may stand there twice" if repeats.copies_only else "A unit may have several rows"
-        lines += comment(f"{what}: the last counts, by the order of a column. Aggregates: mean, sum, min, max, any.")
+        sentence = "The same row may stand there twice" if repeats.copies_only else "A unit may have several rows"
+        lines += comment(
+            f"{sentence}: the last counts, by the order of a column. Aggregates: mean, sum, min, max, any."
+        )
         if not repeats.copies_only:
             wide = flow({"wide": {parts.outcome.name: ["FIRST", "SECOND"]}})
             lines += comment(f"A change over time needs a column of each period: {wide}, and 'design' of the study.")
@@ -423,7 +432,7 @@ def _study(
     doubtful: Doubts,
     expect: Mapping[str, float],
 ) -> str:
-    names = [one.name for one in covariates]
+    names = [column.name for column in covariates]
     name = f"{wishes.name}-{slug(parts.outcome.name)}"[:80]
     lines = [
         *comment("What the analyst asks. Drafted by `causalveil init`."),
@@ -446,24 +455,24 @@ def _study(
 
 
 def _expect(expect: Mapping[str, float]) -> list[str]:
-    """Write what a plan should expect, as the rows have it."""
+    """Write the facts of the rows that a plan should expect."""
     if not expect:
         return []
-    said = "What the rows say, for `causalveil plan` alone: it changes no answer."
-    return [*comment(said), f"expect: {flow(dict(expect))}"]
+    sentence = "What the rows say, for `causalveil plan` alone: it changes no answer."
+    return [*comment(sentence), f"expect: {flow(dict(expect))}"]
 
 
 def _clusters(parts: Cast, clusters: GivenBy | None, wishes: Wishes) -> list[str]:
-    """Write the line of the groups that were treated whole; of sensitive data the question whether any were."""
+    """Write the line of clusters that were treated whole; for sensitive data ask for them."""
     if clusters is None:
         asks = f"Was treatment given to each {parts.unit.name} by itself, or to all of a school, clinic or household? "
         asks += "docs/how-to/clusters.md says how intervals allow for correlation within them."
         return comment(asks) if wishes.data_class is DataClass.sensitive and not wishes.each_alone else []
-    asked: dict[str, Any] = {"column": clusters.column, "treated": clusters.of_arms[parts.codes[1]]}
+    settings: dict[str, Any] = {"column": clusters.column, "treated": clusters.of_arms[parts.codes[1]]}
     if clusters.constant:
-        asked["constant"] = list(clusters.constant)
-    said = f"Treatment was given by {clusters.column} ({clusters.number} of them), not by {parts.unit.name}."
-    return [*comment(said), f"clusters: {flow(asked)}"]
+        settings["constant"] = list(clusters.constant)
+    sentence = f"Treatment was given by {clusters.column} ({clusters.number} of them), not by {parts.unit.name}."
+    return [*comment(sentence), f"clusters: {flow(settings)}"]
 
 
 def _covariates(names: list[str], doubtful: Doubts, parts: Cast) -> list[str]:
@@ -478,17 +487,21 @@ def _covariates(names: list[str], doubtful: Doubts, parts: Cast) -> list[str]:
             "have changed: adjusting for it hides part of the effect."
         ),
         f"covariates: {flow(names)}",
-        *(line for one, why in doubtful.decide.items() for line in comment(f"Decide yourself: {scalar(one)}: {why}.")),
+        *(
+            line
+            for name, reason in doubtful.decide.items()
+            for line in comment(f"Decide yourself: {scalar(name)}: {reason}.")
+        ),
     ]
 
 
-# What follows age is seldom a line.
+# Effects of age are seldom linear.
 _AGE = re.compile(r"(^|_)age($|_)", re.IGNORECASE)
 
 
 def _terms(covariates: Iterable[Found]) -> list[str]:
     """Offer the square of an age, as a comment."""
-    ages = [one.name for one in covariates if one.looks is Looks.number and _AGE.search(one.name)]
+    ages = [column.name for column in covariates if column.looks is Looks.number and _AGE.search(column.name)]
     if not ages or not ages[0].isidentifier():
         return []
     age = ages[0]
@@ -496,7 +509,7 @@ def _terms(covariates: Iterable[Found]) -> list[str]:
 
 
 def _asked(parts: Cast, wishes: Wishes, adjusts: bool) -> list[str]:
-    """Treatment and outcome, as a study names them."""
+    """Write treatment and outcome, as a study names them."""
     treatment, outcome = scalar(parts.treatment.name), scalar(parts.outcome.name)
     lines = [f"treatment: {treatment}  # {flow(parts.codes[1])} means treated"]
     if parts.arms:
@@ -509,14 +522,14 @@ def _asked(parts: Cast, wishes: Wishes, adjusts: bool) -> list[str]:
 
 
 def _within(parts: Cast) -> list[str]:
-    """Whom the study is about, in whom it asks by themselves, and how effects are measured."""
+    """Write who is eligible, the subgroups, and the measures of effects."""
     lines = []
     if parts.where:
         lines += [
             *comment("Who is eligible: all of these must hold; a unit without a value in one of the columns is not."),
             "where:",
         ]
-        lines += [f"  - {flow(dict(one))}" for one in parts.where]
+        lines += [f"  - {flow(dict(condition))}" for condition in parts.where]
     if parts.subgroups is not None:
         lines.append(f"subgroups: {scalar(parts.subgroups.name)}  # an answer for each of its levels")
     return [*lines, *([f"measure: {flow(parts.measures)}"] if parts.measures else [])]
@@ -527,17 +540,17 @@ def _estimator(parts: Cast, wishes: Wishes, names: list[str]) -> list[str]:
     if parts.measures or (parts.event is None and parts.arms and not names):
         return [f"estimator: {flow({'name': 'difference_in_means', 'trial': True})}"]
     if parts.event is not None:
-        drawn = [] if wishes.trial else comment("Randomised: {name: survival, trial: true}.")
-        return [*drawn, f"estimator: {flow({'name': 'survival'} | trial)}"]
+        lines = [] if wishes.trial else comment("Randomised: {name: survival, trial: true}.")
+        return [*lines, f"estimator: {flow({'name': 'survival'} | trial)}"]
     if parts.arms:
         return [f"estimator: {flow({'name': 'regression'} | trial)}"]
-    words = "Chosen from public facts; `causalveil plan` says which and why."
+    sentence = "Chosen from public facts; `causalveil plan` says which and why."
     lot = "" if trial else " Randomised: {name: auto, trial: true}."
-    return [*comment(words + lot), f"estimator: {flow({'name': 'auto'} | trial)}"]
+    return [*comment(sentence + lot), f"estimator: {flow({'name': 'auto'} | trial)}"]
 
 
 def _unrecorded(parts: Cast, counted: tuple[str, ...]) -> list[str]:
-    """Write the lines on what units without a treatment or an outcome count as."""
+    """Write the lines on units without a treatment or an outcome."""
     lines = []
     if parts.treatment.name in counted:
         lines += comment("Units without a treatment count as untreated: the effect is of being recorded as treated.")
@@ -553,16 +566,18 @@ def _unrecorded(parts: Cast, counted: tuple[str, ...]) -> list[str]:
     return lines
 
 
-def _taken(found: dict[str, Found], parts: Cast, clusters: GivenBy | None) -> list[Found]:
+def _taken(columns: dict[str, Found], parts: Cast, clusters: GivenBy | None) -> list[Found]:
     named = None if clusters is None else clusters.column
-    return [one for one in found.values() if one.looks in _READ or one == parts.unit or one.name == named]
+    return [
+        column for column in columns.values() if column.looks in _READ or column == parts.unit or column.name == named
+    ]
 
 
 def _source(
-    found: dict[str, Found], parts: Cast, wishes: Wishes, source: dict[str, Any], clusters: GivenBy | None
+    columns: dict[str, Found], parts: Cast, wishes: Wishes, source: dict[str, Any], clusters: GivenBy | None
 ) -> str:
     counted = _counted(parts, wishes)
-    required = [one.name for one in (parts.unit, *parts.recorded) if one.nulls and one.name not in counted]
+    required = [column.name for column in (parts.unit, *parts.recorded) if column.nulls and column.name not in counted]
     lines = [
         *comment("How the data are read. Drafted by `causalveil init`; `causalveil extract` reads them again."),
         f"name: {scalar(wishes.name)}",
@@ -571,9 +586,9 @@ def _source(
         *([] if wishes.key is None else [f"key: {flow(wishes.key.model_dump(mode='json'))}"]),
         "columns:",
     ]
-    for one in _taken(found, parts, clusters):
-        reading = one.reading
-        if one == parts.unit and isinstance(reading, TextReading) and reading.kind is not Kind.integer:
+    for column in _taken(columns, parts, clusters):
+        reading = column.reading
+        if column == parts.unit and isinstance(reading, TextReading) and reading.kind is not Kind.integer:
             # Ids are names: nothing in them is read as a number or made one with another.
             reading = TextReading(kind=Kind.text, column=reading.column)
         value: Any = (
@@ -581,7 +596,7 @@ def _source(
             if isinstance(reading, Kind)
             else reading.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         )
-        lines += entry(one.name, value, one.notes)
+        lines += entry(column.name, value, column.notes)
     if required:
         lines += comment("Rows without a value in one of these are left out.")
         lines.append(f"required: {flow(required)}")
@@ -589,6 +604,6 @@ def _source(
 
 
 def slug(name: str) -> str:
-    """Return a name that files and ledgers take."""
-    kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name.lower())
-    return "-".join(part for part in kept.split("-") if part)[:60] or "data"
+    """Return a name in characters that file names and ledgers allow."""
+    letters = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name.lower())
+    return "-".join(part for part in letters.split("-") if part)[:60] or "data"

@@ -42,94 +42,98 @@ class StatedLevels:
         return dict(zip(self.levels.get(column, ()), self.names.get(column, ()), strict=False))
 
     def meant(self, column: str, word: str) -> str:
-        """Return the level, as text, that a word is the name of; the word itself if it names none."""
+        """Return the level, as text, that a word names; the word itself if it names none."""
         named = {name.casefold(): level for level, name in self.of(column).items()}
         return named.get(" ".join(word.split()).casefold(), word.strip())
 
-    def as_levels(self, one: Found) -> bool:
+    def as_levels(self, column: Found) -> bool:
         """Return whether a draft declares a column of numbers by levels."""
-        return one.name in self.levels or (one.of_kinds and bool(one.levels) and one.name not in self.ranges)
+        return column.name in self.levels or (
+            column.of_kinds and bool(column.levels) and column.name not in self.ranges
+        )
 
 
 def condition(
-    found: Mapping[str, Found],
+    columns: Mapping[str, Found],
     text: str,
     taken: Collection[str],
     data_class: DataClass,
-    said: StatedLevels = StatedLevels(),
+    stated: StatedLevels = StatedLevels(),
 ) -> dict[str, Any]:
     """Return a comparison as a study file has it.
 
     Args:
-        found: the columns by name.
+        columns: the columns by name.
         text: such as "age >= 25".
-        taken: columns of which no condition may be.
-        data_class: of sensitive data values are not compared with those that there are.
-        said: levels and ranges that options state.
+        taken: columns that no condition may name.
+        data_class: values of sensitive data are not compared with those in the rows.
+        stated: levels and ranges that options state.
 
     Raises:
         StudyError: it is no comparison of a column with values that it may hold.
     """
     tidy = " ".join(text.split())
-    fitting = {name: read for name in found if (read := after_name(tidy, name)) is not None}
+    fitting = {name: read for name in columns if (read := after_name(tidy, name)) is not None}
     if not fitting:
         raise StudyError(
             f"{option('where')}: begin with a column, then one of == != < <= > >= in, and a value, as in "
             f"{option(where=['age >= 25'])} or {option(where=['region in north, south'])}"
         )
     name = max(fitting, key=len)
-    one, (sign, values) = found[name], fitting[name]
+    column, (sign, values) = columns[name], fitting[name]
     op = Operator("==" if sign == "=" else sign)
     if name in taken:
         raise StudyError(f"{option('where')}: '{name}' already has another role; eligibility is known before treatment")
-    if one.looks not in (Looks.binary, Looks.category, Looks.number):
-        raise StudyError(f"{option('where')}: column '{name}' holds {one.looks}; compare numbers or a few values")
+    if column.looks not in (Looks.binary, Looks.category, Looks.number):
+        raise StudyError(f"{option('where')}: column '{name}' holds {column.looks}; compare numbers or a few values")
     words = [part.strip().strip("'\"") for part in (values.split(",") if op.several else [values])]
-    numbers = one.looks is Looks.number and not said.as_levels(one)
+    numbers = column.looks is Looks.number and not stated.as_levels(column)
     if numbers:
-        held: list[Any] = [_number(one, word) for word in words]
-    elif said.as_levels(one):
-        held = [_named(one, word, said) for word in words]
+        compared: list[Any] = [_number(column, word) for word in words]
+    elif stated.as_levels(column):
+        compared = [_named(column, word, stated) for word in words]
     else:
-        held = _levels(one, words, data_class)
+        compared = _levels(column, words, data_class)
     if op.orders and not numbers:
         raise StudyError(f"{option('where')}: the values of '{name}' have no order; use == or in")
-    return {"column": name, "op": str(op), **({"values": held} if op.several else {"value": held[0]})}
+    return {"column": name, "op": str(op), **({"values": compared} if op.several else {"value": compared[0]})}
 
 
 def after_name(text: str, name: str) -> tuple[str, str] | None:
-    """Return sign and values behind the name of a column; None: a text begins otherwise."""
+    """Return sign and values behind the name of a column; None if the text begins otherwise."""
     if not text.casefold().startswith(name.casefold()):
         return None
     read = _COMPARED.fullmatch(text[len(name) :])
     return None if read is None else (read[1] or read[3], read[2] or read[4])
 
 
-def _number(one: Found, word: str) -> float:
+def _number(column: Found, word: str) -> float:
     try:
         value = float(word)
     except ValueError:
-        raise StudyError(f"{option('where')}: '{one.name}' holds numbers, and '{word}' is none") from None
+        raise StudyError(f"{option('where')}: '{column.name}' holds numbers, and '{word}' is none") from None
     return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
 
-def _named(one: Found, word: str, said: StatedLevels) -> Any:
+def _named(column: Found, word: str, stated: StatedLevels) -> Any:
     """Return a level as the draft has it: its name, or the level itself where it has none.
 
     Raises:
         StudyError: the draft declares no such level.
     """
-    levels, names = said.levels.get(one.name, tuple(map(str, one.levels))), said.of(one.name)
-    level = said.meant(one.name, word)
-    spelt = level if one.looks is Looks.number else as_read(one, (level,))[0]
-    known = {known.casefold(): known for known in levels}.get(spelt.casefold())
-    if known is None and word.casefold() == OTHER:
+    levels, names = stated.levels.get(column.name, tuple(map(str, column.levels))), stated.of(column.name)
+    level = stated.meant(column.name, word)
+    spelt = level if column.looks is Looks.number else as_read(column, (level,))[0]
+    declared = {name.casefold(): name for name in levels}.get(spelt.casefold())
+    if declared is None and word.casefold() == OTHER:
         return OTHER
-    if known is None:
-        shown = ", ".join(f"'{names.get(one, one)}'" for one in levels)
-        raise StudyError(f"{option('where')}: '{word}' is no level of column '{one.name}'; there are {shown}")
-    whole = one.looks is Looks.number or (bool(one.values) and all(isinstance(value, int) for value in one.values))
-    return names.get(known) or (_code(known) if whole else known)
+    if declared is None:
+        shown = ", ".join(f"'{names.get(level, level)}'" for level in levels)
+        raise StudyError(f"{option('where')}: '{word}' is no level of column '{column.name}'; there are {shown}")
+    whole = column.looks is Looks.number or (
+        bool(column.values) and all(isinstance(value, int) for value in column.values)
+    )
+    return names.get(declared) or (_code(declared) if whole else declared)
 
 
 def _code(word: str) -> int | str:
@@ -137,72 +141,71 @@ def _code(word: str) -> int | str:
     return truth.get(word.casefold(), int(word) if re.fullmatch(r"[-+]?\d{1,18}", word) else word)
 
 
-def _levels(one: Found, words: list[str], data_class: DataClass) -> list[Any]:
-    """Values as the draft reads them.
-
-    Of sensitive data unknown values stay, as the contract names its levels.
-    """
-    codes = {str(value).casefold(): value for value in one.values}
+def _levels(column: Found, words: list[str], data_class: DataClass) -> list[Any]:
+    """Return words as the draft reads them; of sensitive data unknown words stay as written."""
+    codes = {str(value).casefold(): value for value in column.values}
     read = []
     for word in words:
-        spelt = as_read(one, (word,))[0] if one.values and isinstance(one.values[0], str) else word
-        known = codes.get(str(spelt).casefold())
-        if known is None and (data_class is not DataClass.sensitive or not isinstance(one.values[0], str)):
-            shown = ", ".join(f"'{value}'" for value in one.values)
-            told = f"; there are {shown}" if data_class is not DataClass.sensitive else ""
-            raise StudyError(f"{option('where')}: column '{one.name}' holds no '{word}'{told}")
-        read.append(spelt if known is None else int(known) if isinstance(known, bool) else known)
+        spelt = as_read(column, (word,))[0] if column.values and isinstance(column.values[0], str) else word
+        value = codes.get(str(spelt).casefold())
+        if value is None and (data_class is not DataClass.sensitive or not isinstance(column.values[0], str)):
+            shown = ", ".join(f"'{code}'" for code in column.values)
+            listed = f"; there are {shown}" if data_class is not DataClass.sensitive else ""
+            raise StudyError(f"{option('where')}: column '{column.name}' holds no '{word}'{listed}")
+        read.append(spelt if value is None else int(value) if isinstance(value, bool) else value)
     return read
 
 
-def groups(one: Found, taken: Collection[str], *, has_levels: bool) -> Found:
+def groups(column: Found, taken: Collection[str], *, has_levels: bool) -> Found:
     """Return the column whose levels are subgroups.
 
     ``has_levels``: whether a draft declares a column of numbers by levels.
 
     Raises:
-        StudyError: it has another part, or no few levels.
+        StudyError: the column has another role, or no short list of levels.
     """
-    if one.name in taken:
-        raise StudyError(f"{option('subgroups')}: '{one.name}' already has another role; name a column of a few levels")
-    if one.looks not in (Looks.binary, Looks.category) and not has_levels:
-        own = f", or say its levels, as in {option(levels={one.name: ['1', '2', '3']})}"
-        told = f"column '{one.name}' holds {one.looks}; name one of a few levels"
-        raise StudyError(f"{option('subgroups')}: {told}{own if one.looks is Looks.number else ''}")
-    return one
+    if column.name in taken:
+        raise StudyError(
+            f"{option('subgroups')}: '{column.name}' already has another role; name a column of a few levels"
+        )
+    if column.looks not in (Looks.binary, Looks.category) and not has_levels:
+        by_levels = f", or say its levels, as in {option(levels={column.name: ['1', '2', '3']})}"
+        problem = f"column '{column.name}' holds {column.looks}; name one of a few levels"
+        raise StudyError(f"{option('subgroups')}: {problem}{by_levels if column.looks is Looks.number else ''}")
+    return column
 
 
 def measures(words: Iterable[str], *, trial: bool, two_values: bool) -> tuple[str, ...]:
     """Return the measures of an effect, the difference first.
 
     Raises:
-        StudyError: one is none, or what the study asks has no ratios.
+        StudyError: a word is no measure, or the study allows no ratios.
     """
-    asked = {word.strip().casefold().replace(" ", "_").replace("-", "_") for word in words if word.strip()}
-    asked = {{"risk_ratio": "ratio", "rr": "ratio", "or": "odds_ratio"}.get(one, one) for one in asked}
-    if unknown := sorted(asked - set(MEASURES)):
+    chosen = {word.strip().casefold().replace(" ", "_").replace("-", "_") for word in words if word.strip()}
+    chosen = {{"risk_ratio": "ratio", "rr": "ratio", "or": "odds_ratio"}.get(measure, measure) for measure in chosen}
+    if unknown := sorted(chosen - set(MEASURES)):
         raise StudyError(f"{option('measures')}: '{unknown[0]}' is none; there are difference, ratio and odds_ratio")
-    if asked - {"difference"} and not trial:
-        way = f"say {option(trial=True)}, or leave {option('measures')} out"
-        raise StudyError(f"{option('measures')}: ratios are of randomised arms; {way}")
-    if asked - {"difference"} and not two_values:
+    if chosen - {"difference"} and not trial:
+        advice = f"say {option(trial=True)}, or leave {option('measures')} out"
+        raise StudyError(f"{option('measures')}: ratios are of randomised arms; {advice}")
+    if chosen - {"difference"} and not two_values:
         raise StudyError(f"{option('measures')}: ratios are of an outcome of two values; leave it out")
-    return tuple(one for one in MEASURES if one in asked | {"difference"}) if asked - {"difference"} else ()
+    return (
+        tuple(measure for measure in MEASURES if measure in chosen | {"difference"}) if chosen - {"difference"} else ()
+    )
 
 
 # The last values of a questionnaire's scale: not asked, refused, unknown. A single digit counts below zero alone.
 CODE = re.compile(r"-[1-9]|-?(9{2,6}|8{2,6}|7{2,6}|9{1,5}[78])(\.0+)?")
-# As many of them are looked for at either end of a column, beside so many other numbers.
+# The most codes at either end of a column, and the fewest other numbers.
 MOST_CODES, FEWEST_OTHERS = 4, 4
 
 
 def seem_missing(values: pl.Series) -> list[float]:
-    """Return numbers that may be codes of missing values.
+    """Return numbers that may be codes of missing values: repeated, far from the rest.
 
-    They occur in several rows and stand apart at an end of a column.
-
-    Below zero they do where no other number is, and none is as far from its next; above, where they are farther from
-    the rest than it is wide. A scale from -3 to 3 has none.
+    Below zero: no other number is negative, and the gap is the largest; above: the gap exceeds the range of the rest.
+    A scale from -3 to 3 has none.
     """
     counted = values.drop_nulls().cast(pl.Float64).value_counts(name="times").sort("values")
     rest, times, low, high = counted["values"].to_list(), counted["times"].to_list(), list[float](), list[float]()
@@ -223,17 +226,14 @@ def seem_missing(values: pl.Series) -> list[float]:
     return low + high
 
 
-# Values farther from all others than so many times the width of these are shown. Of 2,000 samples of 1,000 that are no
+# Values farther from all others than this multiple of their range are shown. Of 2,000 samples of 1,000 that are no
 # mistake, an end was shown of .1% (lognormal, sigma 1.5), 3% (sigma 2.5), .6% (Pareto, exponent 2), none (t, 3).
 FAR = 10.0
 FEWEST_NEAR = 10
 
 
 def far_from_rest(values: pl.Series) -> tuple[list[float], tuple[float, float]] | None:
-    """Return values that lie far from all others of a column, and the ends of these others.
-
-    Return None if there are none.
-    """
+    """Return values far from all others of a column, and the range of the others; or None."""
     numbers = values.drop_nulls().cast(pl.Float64).unique().sort().to_list()
     low = high = 0
     for count in range(1, min(MOST_CODES, len(numbers) - FEWEST_NEAR) + 1):
@@ -250,55 +250,53 @@ def far_from_rest(values: pl.Series) -> tuple[list[float], tuple[float, float]] 
     return (far, (rest[0], rest[-1])) if far else None
 
 
-def told_far(one: Found, values: pl.Series) -> tuple[str, tuple[float, float]] | None:
-    """Say which values of a column lie far from all others, and return the ends of these others."""
-    if one.looks is not Looks.number or not values.dtype.is_numeric():
+def told_far(column: Found, values: pl.Series) -> tuple[str, tuple[float, float]] | None:
+    """Say which values of a column lie far from all others, and return the range of the others."""
+    if column.looks is not Looks.number or not values.dtype.is_numeric():
         return None
-    found = far_from_rest(values.alias("values"))
-    if found is None:
+    apart = far_from_rest(values.alias("values"))
+    if apart is None:
         return None
-    far, (lower, upper) = found
+    far, (lower, upper) = apart
     rows = int(values.cast(pl.Float64).is_in(far).sum())
     times = min(max(lower - value, value - upper) for value in far) / (upper - lower)
     codes = [f"{value:.12g}" for value in far]
-    words, many = " and ".join(codes), "row holds" if rows == 1 else "rows hold"
+    shown, many = " and ".join(codes), "row holds" if rows == 1 else "rows hold"
     return (
-        f"{rows:,} {many} {words}, {times:,.0f} times the range of all other values, {lower:g} to {upper:g}, away "
-        f"from it: {option(missing={one.name: codes})} reads them as missing; {option(ranges={one.name: (LOW, HIGH)})} "
-        "keeps them, clipped to that range; the draft clips them to the range of the others"
+        f"{rows:,} {many} {shown}, {times:,.0f} times the range of all other values, {lower:g} to {upper:g}, away "
+        f"from it: {option(missing={column.name: codes})} reads them as missing; "
+        f"{option(ranges={column.name: (LOW, HIGH)})} keeps them, clipped to that range; the draft clips them to the "
+        "range of the others"
     ), (lower, upper)
 
 
-def told_missing(one: Found, values: pl.Series) -> str | None:
-    """Say that numbers of a column may stand for no value, and what to do.
-
-    Return None if they seem not to.
-    """
-    if one.looks is not Looks.number or not values.dtype.is_numeric():
+def told_missing(column: Found, values: pl.Series) -> str | None:
+    """Say that numbers of a column may be codes of missing values, and what to do; else None."""
+    if column.looks is not Looks.number or not values.dtype.is_numeric():
         return None
     codes = [f"{code:.6g}" for code in seem_missing(values.alias("values"))]
     if not codes:
         return None
-    words, verb = " and ".join(codes), "stands" if len(codes) == 1 else "stand"
-    way = option(missing={one.name: codes})
-    return f"{words} {verb} apart from all other values and may mean no value: {way} says so"
+    shown, verb = " and ".join(codes), "stands" if len(codes) == 1 else "stand"
+    as_option = option(missing={column.name: codes})
+    return f"{shown} {verb} apart from all other values and may mean no value: {as_option} says so"
 
 
 def read_as_missing(
-    frame: pl.DataFrame, found: Mapping[str, Found], missing: Mapping[str, Iterable[str]], delimiter: str
+    frame: pl.DataFrame, columns_by_name: Mapping[str, Found], missing: Mapping[str, Iterable[str]], delimiter: str
 ) -> tuple[pl.DataFrame, dict[str, Found]]:
-    """Return rows and columns in which the values that stand for none are none.
+    """Return rows and columns in which codes of missing values are nulls.
 
     Args:
         frame: the rows, columns under their names in the source.
-        found: the columns by name.
-        missing: for columns by name, the values that stand for none, as the source writes them.
+        columns_by_name: the columns.
+        missing: by column, its codes of missing values, as the source writes them.
         delimiter: of a CSV file.
 
     Raises:
         StudyError: there is no such column, or no row of it holds such a value.
     """
-    columns = dict(found)
+    columns = dict(columns_by_name)
     for name, words in missing.items():
         tidy = " ".join(name.split())
         if tidy not in columns:
@@ -311,15 +309,15 @@ def read_as_missing(
                 f"{option('missing')}: no row of column '{tidy}' holds such a value; write it as the source does"
             )
         spelt = sorted(set(text.filter(hit).to_list()) | {word.removesuffix(".0") for word in text.filter(hit)})
-        kept = pl.when(~pl.Series(hit)).then(named(before.source_name)).alias(before.source_name)
-        frame = frame.with_columns(kept)
+        present = pl.when(~pl.Series(hit)).then(named(before.source_name)).alias(before.source_name)
+        frame = frame.with_columns(present)
         now = recognise(before.source_name, values_of(frame, before.source_name), delimiter=delimiter)
         columns[tidy] = replace(now, reading=_reading(now, tuple(spelt)), notes=(*now.notes, _note(spelt)))
     return frame, columns
 
 
 def _is_one(text: pl.Series, words: tuple[str, ...]) -> pl.Series:
-    """Tell which values are one of some words, by their text or as numbers."""
+    """Return which values equal a word, as text or as numbers."""
     numbers = pl.Series(list(words), dtype=pl.String).cast(pl.Float64, strict=False).drop_nulls()
     same = text.is_in(list(words)) | text.cast(pl.Float64, strict=False).is_in(numbers.implode())
     return same.fill_null(value=False)
@@ -333,4 +331,4 @@ def _reading(now: Found, spelt: tuple[str, ...]) -> TextReading:
 
 
 def _note(spelt: list[str]) -> str:
-    return ", ".join(f"'{one}'" for one in spelt) + f" read as no value, as {option('missing')} says"
+    return ", ".join(f"'{code}'" for code in spelt) + f" read as no value, as {option('missing')} says"

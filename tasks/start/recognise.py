@@ -1,7 +1,4 @@
-"""Recognise what a column holds from all of it.
-
-Codes, a category, a number, a date, or text that no study can use.
-"""
+"""Recognise what a column holds: codes, a category, numbers, dates, or text without a use."""
 
 from __future__ import annotations
 
@@ -32,9 +29,9 @@ from causalveil.tasks.start.words import (
 from causalveil.tasks.warehouse.values import said, value_of
 
 MOST_LEVELS = 30
-# As many places as have codes in one country's list: the FIPS codes of the states and territories of the United States.
+# The longest list of places' codes: FIPS codes of the states and territories of the United States.
 MOST_PLACES = 56
-# At least this share of the values must be of a kind before the rest counts as words for "no value".
+# At least this share of the values must be of a kind before other words count as missing values.
 MOSTLY = 0.9
 MOST_ODD_WORDS = 5
 
@@ -95,30 +92,30 @@ class Found:
 
     @property
     def of_kinds(self) -> bool:
-        """Return whether its whole numbers are codes of kinds by its name."""
+        """Return whether its whole numbers are category codes by its name."""
         named = self.looks is Looks.number and self.whole and names_kinds(self.name)
-        # What begins with 0 may count something, such as years of school.
+        # Numbers from 0 may be counts, such as years of school.
         counts = self.distinct > 0 and re.search(COUNTED_NAME, spoken(self.name)) is not None
         return named and (self.lower >= 1 or (self.lower == 0 and not counts))
 
 
 def names_kinds(name: str) -> bool:
-    """Check whether a name ends in a word for kinds, such as school, and speaks of no amount."""
+    """Check whether a name ends in a word for categories, without a word for an amount."""
     words = spoken(name)
     return re.search(KIND_NAME, words) is not None and re.search(AMOUNT_WORD, words) is None
 
 
 def _most(name: str) -> int:
-    """Return how many different whole numbers of a column are listed."""
+    """Return the most different whole numbers that a column lists as levels."""
     return MOST_PLACES if names_kinds(name) else MOST_LEVELS
 
 
-# How a type that is no text says dates and times once it is written as text.
+# Formats of typed dates and times once they are written as text.
 TYPED_FORMATS = {Kind.date: ("%Y-%m-%d",), Kind.timestamp: ("%Y-%m-%d %H:%M:%S%.f",)}
 
 
 def recognise(name: str, values: pl.Series, *, delimiter: str = ",") -> Found:
-    """Say what a column holds.
+    """Return a column with what it holds.
 
     Args:
         name: its name in the source.
@@ -126,7 +123,7 @@ def recognise(name: str, values: pl.Series, *, delimiter: str = ",") -> Found:
         delimiter: of the CSV file: where it is a semicolon, 1,5 is more likely one and a half.
     """
     tidy = " ".join(name.split())
-    # A series is what polars takes its name for, and a name may be a pattern.
+    # polars reads some names as patterns.
     values = values.alias("values")
     if values.dtype.base_type() in (pl.Categorical, pl.Enum):
         values = values.cast(pl.String)
@@ -139,13 +136,13 @@ def recognise(name: str, values: pl.Series, *, delimiter: str = ",") -> Found:
     if values.dtype == pl.Date or values.dtype == pl.Datetime:
         kind = Kind.date if values.dtype == pl.Date else Kind.timestamp
         return _typed(tidy, name, values, kind, Looks.date, len(values), values.null_count())
-    held = Looks.duration if values.dtype == pl.Duration else Looks.unread
-    looks = Looks.empty if values.null_count() == len(values) else held
+    looks_of_type = Looks.duration if values.dtype == pl.Duration else Looks.unread
+    looks = Looks.empty if values.null_count() == len(values) else looks_of_type
     return Found(tidy, name, looks, Kind.text, values.null_count(), 0)
 
 
 def _number(name: str, source_name: str, values: pl.Series) -> Found:
-    """A column of numbers: whole ones by their type, or by all of them where they are few, as of codes with gaps."""
+    """Return a column of numbers: integers by type, or by value where few differ."""
     given = values.fill_nan(None) if values.dtype.is_float() else values
     if given.dtype.is_float() and bool(given.is_infinite().any()):
         return Found(
@@ -154,8 +151,8 @@ def _number(name: str, source_name: str, values: pl.Series) -> Found:
     whole = whole_values(given)
     by_type = values.dtype.is_integer() or (isinstance(values.dtype, pl.Decimal) and not values.dtype.scale)
     if whole.null_count() == given.null_count() and (by_type or whole.n_unique() <= _most(name) + 1):
-        found = _typed(name, source_name, whole, Kind.integer, Looks.number, len(whole), whole.null_count())
-        return replace(found, looks=Looks.moment) if _moments(source_name, whole) else found
+        column = _typed(name, source_name, whole, Kind.integer, Looks.number, len(whole), whole.null_count())
+        return replace(column, looks=Looks.moment) if _moments(source_name, whole) else column
     numbers = given.cast(pl.Float64)
     return _typed(name, source_name, numbers, Kind.number, Looks.number, len(numbers), numbers.null_count())
 
@@ -170,10 +167,7 @@ _MOMENT_NAME = re.compile(
 
 
 def _moments(name: str, whole: pl.Series) -> bool:
-    """Check whether whole numbers count time since 1970.
-
-    Parts of a second do by their size alone, seconds by a name too.
-    """
+    """Check whether whole numbers count time since 1970; whole seconds need a name for it, too."""
     ends = whole.min(), whole.max()
     if whole.n_unique() <= 2 or not all(isinstance(end, int) for end in ends):
         return False
@@ -183,12 +177,12 @@ def _moments(name: str, whole: pl.Series) -> bool:
 
 
 def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Looks, rows: int, nulls: int) -> Found:
-    """A column whose type says what it is.
+    """Return a column whose kind is known.
 
     Args:
         name, source_name: of the column.
-        values: all of them, or each different one once.
-        kind, looks: what it holds.
+        values: all of them, or each distinct value once.
+        kind, looks: of its values.
         rows, nulls: how many rows there are, and how many of them have no value.
     """
     seen = values.drop_nulls().unique()
@@ -219,11 +213,11 @@ def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Lo
 
 
 def counted_again(first: Found, values: pl.Series) -> Found:
-    """Return what a column of numbers or dates that were text holds in some of its rows.
+    """Return a column of numbers or dates that were text, for some of its rows.
 
     Args:
-        first: what all of them hold.
-        values: of these rows, by its reading.
+        first: the column over all rows.
+        values: of the rows, by its reading.
     """
     kind = first.reading.kind if isinstance(first.reading, TextReading) else first.reading
     now = _typed(first.name, first.source_name, values, kind, first.looks, len(values), values.null_count())
@@ -231,7 +225,7 @@ def counted_again(first: Found, values: pl.Series) -> Found:
 
 
 def _as_typed(name: str, source_name: str, kind: Kind) -> Kind | TextReading:
-    """The reading of a column whose type says what it holds: its kind alone, unless its name needs mending."""
+    """Return the reading of a typed column: its kind alone, unless its name needs mending."""
     if kind is not Kind.text and name == source_name:
         return kind
     column = None if name == source_name else source_name
@@ -239,34 +233,34 @@ def _as_typed(name: str, source_name: str, kind: Kind) -> Kind | TextReading:
 
 
 def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Found:
-    """Recognise a column of text by its different texts and how often each stands there."""
+    """Recognise a column of text by its distinct texts and their counts."""
     rows = len(values)
     texts = values.drop_nulls().value_counts(sort=True, name="times")
     bare = texts.select(pl.col("values").str.strip_chars().alias("text"), "times")
     silent = bare["text"].str.to_lowercase().is_in(["", *NOTHING])
     nothing = tuple(sorted(set(bare.filter(silent)["text"].to_list()) - {""}))
-    held = bare.filter(~silent).group_by("text", maintain_order=True).agg(pl.col("times").sum())
-    held = held.sort("times", descending=True, maintain_order=True)
+    texts_held = bare.filter(~silent).group_by("text", maintain_order=True).agg(pl.col("times").sum())
+    texts_held = texts_held.sort("times", descending=True, maintain_order=True)
     column = None if source_name == name else source_name
     plain = TextReading(kind=Kind.text, column=column, nulls=nothing)
-    nulls = rows - int(held["times"].sum())
+    nulls = rows - int(texts_held["times"].sum())
 
     def read(reading: TextReading, looks: Looks, notes: tuple[str, ...]) -> Found:
-        """Return the column as its reading makes it, which is what an extract will see."""
-        made = held.select("times", value=value_of(said(reading), reading))
+        """Return the column as its reading makes it, as an extract will."""
+        made = texts_held.select("times", value=value_of(said(reading), reading))
         without = rows - int(made.filter(pl.col("value").is_not_null())["times"].sum())
-        found = _typed(name, source_name, made["value"], reading.kind, looks, rows, without)
-        return replace(found, reading=reading, notes=notes)
+        profile = _typed(name, source_name, made["value"], reading.kind, looks, rows, without)
+        return replace(profile, reading=reading, notes=notes)
 
-    if (numbers := _plain_numbers(held, _most(name))) is not None:
-        known = plain.model_copy(update={"kind": numbers[0], "nulls": (*nothing, *numbers[1])})
-        return read(known, Looks.number, _notes(known.nulls, {}))
-    words = dict(zip(held["text"].to_list(), held["times"].to_list(), strict=True))
+    if (numbers := _plain_numbers(texts_held, _most(name))) is not None:
+        reading = plain.model_copy(update={"kind": numbers[0], "nulls": (*nothing, *numbers[1])})
+        return read(reading, Looks.number, _notes(reading.nulls, {}))
+    words = dict(zip(texts_held["text"].to_list(), texts_held["times"].to_list(), strict=True))
     if len(words) <= 1:
         looks = Looks.constant if words else Looks.empty
         return Found(name, source_name, looks, plain, nulls, len(words))
     if not _says_yes_and_no(words):
-        # Where none of the first is a number, more words are odd than may be.
+        # If none of the first words is a number, too many words are odd.
         first = list(words)[: MOST_ODD_WORDS + 1]
         for kind in (Looks.number, Looks.date) if number_reading(first, delimiter)[0] is not None else (Looks.date,):
             shape, fits, notes = (
@@ -275,8 +269,8 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
             others = {word: times for word, times in words.items() if word not in fits}
             odd = _odd_words(others, rows - nulls) if fits else None
             if shape is not None and odd is not None:
-                known = shape.model_copy(update={"column": column, "nulls": (*nothing, *odd)})
-                return read(known, kind, (*notes, *_notes(known.nulls, {})))
+                reading = shape.model_copy(update={"column": column, "nulls": (*nothing, *odd)})
+                return read(reading, kind, (*notes, *_notes(reading.nulls, {})))
     spellings = _one_spelling(words)
     meanings = tuple(dict.fromkeys(str(spellings.get(word, word)) for word in words))
     unique = len(words) == rows
@@ -292,23 +286,23 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
     )
 
 
-def _plain_numbers(held: pl.DataFrame, most: int) -> tuple[Kind, tuple[str, ...]] | None:
-    """Return the kind of more different numbers than codes have, and words that stand for no value among them.
+def _plain_numbers(texts: pl.DataFrame, most: int) -> tuple[Kind, tuple[str, ...]] | None:
+    """Return the kind of a column of many plain numbers, and its words for missing values.
 
-    What :func:`number_reading` and :func:`_odd_words` find word by word, in one pass, where all numbers are written by
-    digits, sign and point. None: they are not, or other words are too many or hold a digit.
+    Finds in one pass what :func:`number_reading` and :func:`_odd_words` find word by word, where all numbers are
+    written by digits, sign and point, and other words are few and without a digit.
 
     Args:
-        held: the different texts and how often each stands there, the most frequent first.
-        most: how many different numbers are codes.
+        texts: the different texts and how often each occurs, the most frequent first.
+        most: the most distinct numbers that may be codes.
     """
-    plain = held["text"].str.contains(r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$")
-    words, odd = held["text"].filter(plain), held.filter(~plain)["text"].to_list()
+    plain = texts["text"].str.contains(r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$")
+    words, odd = texts["text"].filter(plain), texts.filter(~plain)["text"].to_list()
     if len(words) <= most or words.str.contains(r"^0[0-9]+$").any() or len(odd) > MOST_ODD_WORDS:
         return None
     if len(currencies("\n".join(odd))) > 1:
         return None
-    apart = _odd_words(dict(held.select("text", "times").filter(~plain).iter_rows()), int(held["times"].sum()))
+    apart = _odd_words(dict(texts.select("text", "times").filter(~plain).iter_rows()), int(texts["times"].sum()))
     if apart is None:
         return None
     return (Kind.integer if words.str.contains(r"^[-+]?[0-9]{1,18}$").all() else Kind.number), apart
@@ -320,13 +314,13 @@ def _says_yes_and_no(words: Iterable[str]) -> bool:
 
 
 def _mostly_numbers(words: Mapping[str, int]) -> bool:
-    """Return whether half of the values or more are numbers: names of which a few are numbers are text."""
+    """Return whether half of the values or more are numbers, not a few among names."""
     numbers = sum(times for word, times in words.items() if re.fullmatch(r"[-+]?\d+([.,]\d+)?", word))
     return 2 * numbers >= sum(words.values())
 
 
 def _one_spelling(words: dict[str, int]) -> dict[str, str]:
-    """For each word that is another spelling of one more frequent, that one: yes/no, female/male, or by case alone."""
+    """Map words to the most frequent spelling: yes/no, female/male, or by case alone."""
     lower = {word.casefold() for word in words}
     for one, other, names in ((YES, NO, ("yes", "no")), (FEMALE, MALE, ("female", "male"))):
         # Codes are yes and no; two other words stay as they are spelt.
@@ -346,44 +340,41 @@ def _one_spelling(words: dict[str, int]) -> dict[str, str]:
     return spellings
 
 
-def as_read(one: Found, words: Iterable[str]) -> tuple[str, ...]:
-    """Return words for a column's values as its reading makes them, in order.
-
-    The words may be spelt as in the source.
-    """
-    spelt = one.reading.spellings if isinstance(one.reading, TextReading) else {}
-    known = [str(value) for value in one.values]
+def as_read(column: Found, words: Iterable[str]) -> tuple[str, ...]:
+    """Return words, spelt as in the source or not, as a column's reading makes them, in order."""
+    spelt = column.reading.spellings if isinstance(column.reading, TextReading) else {}
+    values = [str(value) for value in column.values]
     words = [spelt.get(word, word) for word in words]
-    alike = _one_spelling(dict.fromkeys([*known, *words], 0))
-    read = {alike.get(word, word): word for word in reversed(known)}
+    alike = _one_spelling(dict.fromkeys([*values, *words], 0))
+    read = {alike.get(word, word): word for word in reversed(values)}
     return tuple(dict.fromkeys(read.get(alike.get(word, word), word) for word in words))
 
 
 def _notes(nothing: tuple[str, ...], spellings: dict[str, str]) -> tuple[str, ...]:
     notes = []
-    # That "Yes" is read as "yes" needs no word.
+    # That "Yes" is read as "yes" needs no note.
     other = {word: meant for word, meant in spellings.items() if word.casefold() != meant}
     if other:
         notes.append(_spelt(other))
     if nothing:
         words = ", ".join(f"'{word}'" for word in nothing)
-        one = "it is a value, take it" if len(nothing) == 1 else "one is a value, take it"
-        notes.append(f"{words} read as no value; if {one} out of `nulls` in source.yaml")
+        advice = "it is a value, take it" if len(nothing) == 1 else "one is a value, take it"
+        notes.append(f"{words} read as no value; if {advice} out of `nulls` in source.yaml")
     return tuple(notes)
 
 
 def _spelt(spellings: dict[str, str]) -> str:
-    """Say which words stand for which, the most frequent first; of many the first three."""
+    """Say how words are read, the most frequent first; of many the first three."""
     first = sorted(list(spellings.items())[:3], key=lambda pair: (pair[1], pair[0]))
     pairs = [f"'{word}' read as '{meant}'" for word, meant in first]
     return ", ".join(pairs) + (" and so on" if len(spellings) > 3 else "")
 
 
 def _odd_words(odd: Mapping[str, int], rows: int) -> tuple[str, ...] | None:
-    """Return words that do not fit, in order, if they are few and without a digit and may stand for no value.
+    """Return words that are no numbers, in order, if they are few and without a digit.
 
     Args:
-        odd: the words that do not fit, and how often each stands there.
+        odd: the words that do not fit, and how often each occurs.
         rows: how many rows have a word.
     """
     share = (rows - sum(odd.values())) / rows

@@ -91,7 +91,7 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Cast:
-    """The columns of a drafted study in their parts.
+    """The columns of a drafted study by role.
 
     Attributes:
         unit, treatment, outcome: the columns.
@@ -121,46 +121,43 @@ class Cast:
 
     @property
     def recorded(self) -> tuple[Found, ...]:
-        """Return treatment and outcome, and what ended its times where it is one."""
+        """Return treatment, outcome, and the column of events where the outcome is a time."""
         return (self.treatment, self.outcome, *(() if self.event is None else (self.event,)))
 
     @property
     def named(self) -> frozenset[str]:
-        """Columns that conditions and subgroups need, whatever else is said of them."""
+        """Columns that conditions and subgroups need."""
         groups = () if self.subgroups is None else (self.subgroups.name,)
-        return frozenset((*(one["column"] for one in self.where), *groups))
+        return frozenset((*(condition["column"] for condition in self.where), *groups))
 
 
-def unit_candidates(found: Mapping[str, Found]) -> list[str]:
-    """Return columns that may name units, the likeliest first.
-
-    These are names of ids, then all with a value of its own in each row.
-    """
-    named = [one.name for one in found.values() if re.search(ID_NAME, one.name) and one.nulls == 0]
-    unique = [one.name for one in found.values() if one.unique and one.looks is not Looks.date]
+def unit_candidates(columns: Mapping[str, Found]) -> list[str]:
+    """Return columns that may identify units: ids by name first, then those unique by row."""
+    named = [column.name for column in columns.values() if re.search(ID_NAME, column.name) and column.nulls == 0]
+    unique = [column.name for column in columns.values() if column.unique and column.looks is not Looks.date]
     return list(dict.fromkeys([*(name for name in named if name in unique), *named, *unique]))
 
 
-def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
-    """Give each column its part.
+def cast(columns: Mapping[str, Found], wishes: Wishes) -> Cast:
+    """Give each column its role.
 
     Args:
-        found: the columns of a sample by name.
-        wishes: who is to play which part.
+        columns: the columns of a sample by name.
+        wishes: the names of the columns by role.
 
     Raises:
-        StudyError: a name is no column, or its column cannot play the part; one sentence that says what to do.
+        StudyError: a name is no column, or its column cannot have the role.
     """
-    unit = unit_of(found, wishes.unit)
-    treatment = column_of(found, wishes.treatment, "treatment")
-    outcome = column_of(found, wishes.outcome, "outcome")
+    unit = unit_of(columns, wishes.unit)
+    treatment = column_of(columns, wishes.treatment, "treatment")
+    outcome = column_of(columns, wishes.outcome, "outcome")
     if len({unit.name, treatment.name, outcome.name}) < 3:
         first, last = option("unit", "treatment"), option("outcome")
         raise StudyError(f"{first} and {last} name one column; each column has one role")
-    event = None if wishes.event is None else _event(found, wishes, (unit, treatment, outcome))
-    arms = _arms(found, treatment, wishes) if wishes.arms else ()
-    codes = _codes(found, treatment, wishes) if not arms else (arms[0], arms[1])
-    usable = tuple(one for one in found.values() if one.looks in USABLE and one.name != unit.name)
+    event = None if wishes.event is None else _event(columns, wishes, (unit, treatment, outcome))
+    arms = _arms(columns, treatment, wishes) if wishes.arms else ()
+    codes = _codes(columns, treatment, wishes) if not arms else (arms[0], arms[1])
+    usable = tuple(column for column in columns.values() if column.looks in USABLE and column.name != unit.name)
     taken = {unit.name, treatment.name, outcome.name, *(() if event is None else (event.name,))}
     if event is not None and wishes.measures:
         taken_out, event_out = option("measures"), option("event")
@@ -168,24 +165,28 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
             f"{taken_out}: times have their own measures, risk and rmst; leave {taken_out} or {event_out} out"
         )
     outcome_codes = None if event is not None else _outcome_codes(outcome, wishes.counted)
-    said = said_of(found, wishes) if wishes.where or wishes.subgroups is not None else StatedLevels()
-    where = tuple(condition(found, text, taken, wishes.data_class, said) for text in wishes.where)
+    stated = said_of(columns, wishes) if wishes.where or wishes.subgroups is not None else StatedLevels()
+    where = tuple(condition(columns, text, taken, wishes.data_class, stated) for text in wishes.where)
     within = None
     if wishes.subgroups is not None:
-        column = column_of(found, wishes.subgroups, "subgroups")
-        within = groups(column, taken, has_levels=said.as_levels(column))
-    # Eligible units are all alike in what one comparison with a single value fixes.
-    fixed = {one["column"] for one in where if one["op"] == str(Operator.equal)} if wishes.covariates is None else set()
+        column = column_of(columns, wishes.subgroups, "subgroups")
+        within = groups(column, taken, has_levels=stated.as_levels(column))
+    # A condition "== value" makes its column constant among eligible units.
+    fixed = (
+        {comparison["column"] for comparison in where if comparison["op"] == str(Operator.equal)}
+        if wishes.covariates is None
+        else set()
+    )
     parts = Cast(unit, treatment, outcome, codes, outcome_codes, (), usable, arms, event, where, within)
     if event is not None:
-        return replace(parts, covariates=_of_times(found, wishes, parts, taken | fixed))
+        return replace(parts, covariates=_of_times(columns, wishes, parts, taken | fixed))
     measured = measures(wishes.measures, trial=wishes.trial, two_values=outcome.distinct == 2)
     apart = {within.name} if within is not None else set()
-    covariates = _covariates(found, wishes, taken | apart | fixed, usable)
+    covariates = _covariates(columns, wishes, taken | apart | fixed, usable)
     return replace(parts, covariates=covariates, measures=measured)
 
 
-def _of_times(found: Mapping[str, Found], wishes: Wishes, parts: Cast, taken: set[str]) -> tuple[Found, ...]:
+def _of_times(columns: Mapping[str, Found], wishes: Wishes, parts: Cast, taken: set[str]) -> tuple[Found, ...]:
     """Return the covariates of a study of times, where it adjusts.
 
     Raises:
@@ -198,66 +199,66 @@ def _of_times(found: Mapping[str, Found], wishes: Wishes, parts: Cast, taken: se
                 f"{covariates}: with {apart} times are compared as the arms are; leave {covariates} out, or {apart}"
             )
         return ()
-    # Curves of arms as they are need no covariate, so none left is no fault.
+    # Unadjusted curves need no covariate, so an empty list is no error.
     adjusts = wishes.covariates is not None or not wishes.trial
-    return _covariates(found, replace(wishes, trial=True), taken, parts.usable) if adjusts else ()
+    return _covariates(columns, replace(wishes, trial=True), taken, parts.usable) if adjusts else ()
 
 
-def unit_of(found: Mapping[str, Found], name: str) -> Found:
+def unit_of(columns: Mapping[str, Found], name: str) -> Found:
     """Return the column that names units.
 
     Raises:
         StudyError: there is no such column, or it holds no value.
     """
-    unit = column_of(found, name, "unit")
+    unit = column_of(columns, name, "unit")
     if unit.looks is Looks.empty:
         raise StudyError(f"{option('unit')}: column '{unit.name}' holds no value; name a column of ids")
     return unit
 
 
-def treatment_of(found: Mapping[str, Found], wishes: Wishes, *, named: bool = True) -> Found:
+def treatment_of(columns: Mapping[str, Found], wishes: Wishes, *, named: bool = True) -> Found:
     """Return the column that says who was treated.
 
     Args:
-        found: the columns by name.
-        wishes: with the name of it, and what was said of its values.
+        columns: the columns by name.
+        wishes: statements about the treatment and its values.
         named: whether they must say which value means treated, or which arm is the reference.
 
     Raises:
-        StudyError: there is no such column, it is the unit's, or its values are not those of a treatment.
+        StudyError: there is no such column, it is the unit's, or a treatment cannot have its values.
     """
-    treatment = column_of(found, wishes.treatment, "treatment")
+    treatment = column_of(columns, wishes.treatment, "treatment")
     _other_than(treatment, {"unit": wishes.unit})
     several = 2 < treatment.distinct <= MOST_ARMS and len(treatment.levels) > 2
     if named and wishes.arms:
-        _arms(found, treatment, wishes)
+        _arms(columns, treatment, wishes)
     elif named or not (several or treatment.looks is Looks.binary):
-        _codes(found, treatment, wishes)
+        _codes(columns, treatment, wishes)
     return treatment
 
 
-def outcome_of(found: Mapping[str, Found], wishes: Wishes) -> Found:
+def outcome_of(columns: Mapping[str, Found], wishes: Wishes) -> Found:
     """Return the outcome's column.
 
     Raises:
-        StudyError: there is no such column, it has another part, or it holds no numbers and no two values.
+        StudyError: there is no such column, it has another role, or it holds neither numbers nor two values.
     """
-    outcome = column_of(found, wishes.outcome, "outcome")
+    outcome = column_of(columns, wishes.outcome, "outcome")
     _other_than(outcome, {"unit": wishes.unit, "treatment": wishes.treatment})
     _outcome_codes(outcome, wishes.counted)
     return outcome
 
 
-def _other_than(one: Found, others: Mapping[str, str]) -> None:
+def _other_than(column: Found, others: Mapping[str, str]) -> None:
     for part, name in others.items():
-        if one.name.casefold() == " ".join(name.split()).casefold():
-            raise StudyError(f"column '{one.name}' is already the one of {option(part)}; each column has one role")
+        if column.name.casefold() == " ".join(name.split()).casefold():
+            raise StudyError(f"column '{column.name}' is already the one of {option(part)}; each column has one role")
 
 
-def _event(found: Mapping[str, Found], wishes: Wishes, others: tuple[Found, ...]) -> Found:
-    """The column that says what ended the times of the outcome."""
-    event, outcome = column_of(found, wishes.event or "", "event"), others[-1]
-    if event.name in {one.name for one in others}:
+def _event(columns: Mapping[str, Found], wishes: Wishes, others: tuple[Found, ...]) -> Found:
+    """Return the column of events, which says what ended the times of the outcome."""
+    event, outcome = column_of(columns, wishes.event or "", "event"), others[-1]
+    if event.name in {column.name for column in others}:
         raise StudyError(
             f"{option('event')}: column '{event.name}' already has another role; name what ended the times"
         )
@@ -267,63 +268,65 @@ def _event(found: Mapping[str, Found], wishes: Wishes, others: tuple[Found, ...]
             "time, a number"
         )
     if wishes.horizon <= 0:
-        there = f"; '{outcome.name}' goes from {outcome.lower:g} to {outcome.upper:g}"
-        told = "" if wishes.data_class is DataClass.sensitive else there
-        raise StudyError(f"{option('horizon')}: say until when times are compared, as in {option(horizon=365)}{told}")
+        ends = f"; '{outcome.name}' goes from {outcome.lower:g} to {outcome.upper:g}"
+        hint = "" if wishes.data_class is DataClass.sensitive else ends
+        raise StudyError(f"{option('horizon')}: say until when times are compared, as in {option(horizon=365)}{hint}")
     if event.looks not in USABLE:
         raise StudyError(f"{option('event')}: column '{event.name}' holds {event.looks}; name a column of a few codes")
     return event
 
 
-def resolved(found: Mapping[str, Found], wishes: Wishes) -> Wishes:
-    """Return the wishes by the names of the columns meant, levels as the draft reads them.
+def resolved(columns: Mapping[str, Found], wishes: Wishes) -> Wishes:
+    """Return the wishes by exact names of columns, levels as the draft reads them.
 
     Raises:
         StudyError: a name is no column, a range is not of numbers, or levels are none of the column's.
     """
     ranges, levels = dict[str, tuple[float, float]](), dict[str, tuple[str, ...]]()
     names = dict(wishes.level_names)
-    recorded = tuple(column_of(found, name, "recorded").name for name in wishes.recorded)
+    recorded = tuple(column_of(columns, name, "recorded").name for name in wishes.recorded)
     secret = {"never_missing": wishes.never_missing, "written": wishes.written, "last_by": wishes.last_by}
-    if wishes.data_class is not DataClass.sensitive and (needless := [name for name, said in secret.items() if said]):
+    if wishes.data_class is not DataClass.sensitive and (needless := [name for name, value in secret.items() if value]):
         raise StudyError(
             f"{option(needless[0])} is for sensitive data, whose rows a draft does not describe; leave it out"
         )
     for name, ends in wishes.ranges.items():
-        one = column_of(found, name, "ranges")
-        if one.looks is not Looks.number:
-            raise StudyError(f"{option('ranges')}: column '{one.name}' holds {one.looks}; leave its range out")
-        ranges[one.name] = ends
+        column = column_of(columns, name, "ranges")
+        if column.looks is not Looks.number:
+            raise StudyError(f"{option('ranges')}: column '{column.name}' holds {column.looks}; leave its range out")
+        ranges[column.name] = ends
     given = option("levels")
-    for name, said in wishes.levels.items():
-        one = column_of(found, name, "levels")
-        words, named = named_levels(one, said)
-        names |= {one.name: named} if named else {}
-        if one.looks is Looks.number and not (one.whole and all(WHOLE.fullmatch(word) for word in words)):
+    for name, stated in wishes.levels.items():
+        column = column_of(columns, name, "levels")
+        words, named = named_levels(column, stated)
+        names |= {column.name: named} if named else {}
+        if column.looks is Looks.number and not (column.whole and all(WHOLE.fullmatch(word) for word in words)):
             raise StudyError(
-                f"{given}: column '{one.name}' has no whole levels such as these; give its {option('ranges')}"
+                f"{given}: column '{column.name}' has no whole levels such as these; give its {option('ranges')}"
             )
-        if one.looks not in USABLE:
-            raise StudyError(f"{given}: column '{one.name}' holds {one.looks}; leave its levels out")
-        levels[one.name] = words if one.looks is Looks.number else as_read(one, words)
-        if one.looks is not Looks.number and not set(levels[one.name]) & set(map(str, one.values)):
-            raise StudyError(f"{given}: no row of column '{one.name}' holds any of these; write them as the file does")
-    never = tuple(column_of(found, name, "never_missing").name for name in wishes.never_missing)
+        if column.looks not in USABLE:
+            raise StudyError(f"{given}: column '{column.name}' holds {column.looks}; leave its levels out")
+        levels[column.name] = words if column.looks is Looks.number else as_read(column, words)
+        if column.looks is not Looks.number and not set(levels[column.name]) & set(map(str, column.values)):
+            raise StudyError(
+                f"{given}: no row of column '{column.name}' holds any of these; write them as the file does"
+            )
+    never = tuple(column_of(columns, name, "never_missing").name for name in wishes.never_missing)
     wishes = replace(wishes, ranges=ranges, levels=levels, level_names=names, recorded=recorded)
     return replace(wishes, never_missing=never)
 
 
-def said_of(found: Mapping[str, Found], wishes: Wishes) -> StatedLevels:
-    """Return what was said of the levels and ranges of columns.
+def said_of(columns: Mapping[str, Found], wishes: Wishes) -> StatedLevels:
+    """Return the stated levels and ranges of columns.
 
     Raises:
         StudyError: a name is no column, or levels are none of the column's.
     """
-    known = resolved(found, wishes)
-    return StatedLevels(known.levels, known.level_names, tuple(known.ranges))
+    wishes_by_name = resolved(columns, wishes)
+    return StatedLevels(wishes_by_name.levels, wishes_by_name.level_names, tuple(wishes_by_name.ranges))
 
 
-def named_levels(one: Found, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def named_levels(column: Found, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return levels and their names, from words such as ``never:1``.
 
     There are no names where a colon belongs to the levels.
@@ -332,43 +335,43 @@ def named_levels(one: Found, words: tuple[str, ...]) -> tuple[tuple[str, ...], t
         StudyError: two levels have one name.
     """
     parts = [word.rpartition(":") for word in words]
-    held = set(map(str, (*one.values, *one.levels)))
-    if held & set(words) or not all(name.strip() and code.strip() for name, _, code in parts):
+    values = set(map(str, (*column.values, *column.levels)))
+    if values & set(words) or not all(name.strip() and code.strip() for name, _, code in parts):
         return words, ()
     names = [name.strip() for name, _, _ in parts]
     if len(set(names)) < len(names):
-        raise StudyError(f"{option('levels')}: two levels of column '{one.name}' have one name; give each its own")
+        raise StudyError(f"{option('levels')}: two levels of column '{column.name}' have one name; give each its own")
     return tuple(code.strip() for _, _, code in parts), tuple(names)
 
 
-def column_of(found: Mapping[str, Found], name: str, argument: str) -> Found:
-    """Return the column of a name, in whatever case.
+def column_of(columns: Mapping[str, Found], name: str, argument: str) -> Found:
+    """Return the column of a name, in any case.
 
     Raises:
-        StudyError: there is none; says so by the option or ``argument`` that names it.
+        StudyError: there is none; ``argument`` is the option that names it.
     """
     tidy = " ".join(name.split())
-    if tidy not in found:
-        fitting = [one for one in found if one.casefold() == tidy.casefold()]
+    if tidy not in columns:
+        fitting = [spelt for spelt in columns if spelt.casefold() == tidy.casefold()]
         if len(fitting) == 1:
-            return found[fitting[0]]
-        known = ", ".join(f"'{one}'" for one in list(found)[:30])
+            return columns[fitting[0]]
+        listed = ", ".join(f"'{column}'" for column in list(columns)[:30])
         rows = f"; where none names people and each row is one, give {option('each_row')} instead"
         alone = rows if argument == "unit" else ""
-        raise StudyError(f"{option(argument)}: there is no column '{name}'; there are {known}{alone}")
-    return found[tidy]
+        raise StudyError(f"{option(argument)}: there is no column '{name}'; there are {listed}{alone}")
+    return columns[tidy]
 
 
-# What a treatment holds that is none, whatever the number of its values.
+# Contents that are no treatment, whatever the number of values.
 _HOLDS = {Looks.date: "dates", Looks.moment: "moments as numbers", Looks.unread: "values of a type that no study reads"}
 
 
-def _codes(found: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tuple[Value, Value]:
+def _codes(columns: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tuple[Value, Value]:
     name, treated = treatment.name, wishes.treated
     if treatment.looks is not Looks.binary:
         kind = treatment.looks in (Looks.date, Looks.moment, Looks.text, Looks.mixed, Looks.unread)
-        what = _HOLDS.get(treatment.looks, str(treatment.looks))
-        what = what if kind or treatment.distinct < 2 else f"{treatment.distinct} different values"
+        content = _HOLDS.get(treatment.looks, str(treatment.looks))
+        content = content if kind or treatment.distinct < 2 else f"{treatment.distinct} different values"
         several = treatment.distinct > 2 and treatment.looks in (Looks.number, Looks.category)
         way = (
             f"if they are arms, {option(arms=True, reference=Blank('ARM'))} compares each with a reference; else add a "
@@ -376,11 +379,13 @@ def _codes(found: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tupl
             if several and treatment.distinct <= MOST_ARMS
             else "add a column to the source that says who was treated, such as one of yes and no"
         )
-        raise StudyError(f"{option('treatment')}: column '{name}' holds {what}, and a treatment has two values; {way}")
+        raise StudyError(
+            f"{option('treatment')}: column '{name}' holds {content}, and a treatment has two values; {way}"
+        )
     values = treatment.values
     if treated is not None:
-        said = said_of(found, wishes).meant(name, treated).casefold()
-        chosen = [value for value in values if said in (str(value).casefold(), _uncoded(str(value).casefold()))]
+        meant = said_of(columns, wishes).meant(name, treated).casefold()
+        chosen = [value for value in values if meant in (str(value).casefold(), _uncoded(str(value).casefold()))]
         if not chosen:
             if wishes.data_class is DataClass.sensitive:
                 way = option(levels={name: ["A", treated]})
@@ -392,40 +397,40 @@ def _codes(found: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tupl
     order = _control_first(values)
     if order is None:
         secret = wishes.data_class is DataClass.sensitive
-        told = "" if secret else "; there are " + " and ".join(f"'{value}'" for value in values)
+        listed = "" if secret else "; there are " + " and ".join(f"'{value}'" for value in values)
         way = option(treated=Blank("VALUE"))
-        raise StudyError(f"{option('treated')}: say which value of column '{name}' means treated, as in {way}{told}")
+        raise StudyError(f"{option('treated')}: say which value of column '{name}' means treated, as in {way}{listed}")
     return order
 
 
-def _arms(found: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tuple[Value, ...]:
-    """The arms of a treatment, the reference first."""
+def _arms(columns: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tuple[Value, ...]:
+    """Return the arms of a treatment, the reference first."""
     name, arms = treatment.name, treatment.levels
     if not 2 <= len(arms) <= MOST_ARMS:
         raise StudyError(
             f"{option('arms')}: column '{name}' has no 2 to {MOST_ARMS} arms; name a column of a few values"
         )
     if wishes.reference is None:
-        shown = ", ".join(f"'{one}'" for one in arms)
-        told = f"; there are {shown}" if wishes.data_class is not DataClass.sensitive else ""
-        raise StudyError(f"{option('reference')}: say which arm of '{name}' the others are compared with{told}")
-    said = said_of(found, wishes).meant(name, wishes.reference)
-    chosen = [one for one in arms if str(one).casefold() == said.casefold()]
+        shown = ", ".join(f"'{arm}'" for arm in arms)
+        listed = f"; there are {shown}" if wishes.data_class is not DataClass.sensitive else ""
+        raise StudyError(f"{option('reference')}: say which arm of '{name}' the others are compared with{listed}")
+    meant = said_of(columns, wishes).meant(name, wishes.reference)
+    chosen = [arm for arm in arms if str(arm).casefold() == meant.casefold()]
     if not chosen:
         raise StudyError(f"{option('reference')}: column '{name}' has no such arm; write it as the file does")
-    return (chosen[0], *(one for one in arms if one != chosen[0]))
+    return (chosen[0], *(arm for arm in arms if arm != chosen[0]))
 
 
 def _control_first(values: tuple[Value, ...]) -> tuple[Value, Value] | None:
-    """The two values, control first, if words or 0 and 1 tell; else None."""
+    """Return the two values, control first, if words or 0 and 1 determine it; else None."""
     if set(values) == {0, 1}:
         return (False, True) if isinstance(values[0], bool) else (0, 1)
     words = {_uncoded(str(value).casefold()): value for value in values}
     for low, high in ((NO, YES), (CONTROL, None)):
         control = [word for word in words if word in low]
-        other = [word for word in words if word not in low]
-        if len(control) == len(other) == 1 and (high is None or other[0] in high):
-            return words[control[0]], words[other[0]]
+        others = [word for word in words if word not in low]
+        if len(control) == len(others) == 1 and (high is None or others[0] in high):
+            return words[control[0]], words[others[0]]
     return _negation_first(words) or _by_code(values)
 
 
@@ -436,31 +441,28 @@ def _uncoded(word: str) -> str:
 
 
 def _by_code(values: tuple[Value, ...]) -> tuple[Value, Value] | None:
-    """The two values by the codes 0 and 1 before their words; None: they have no such codes."""
+    """Return the two values by the codes 0 and 1 before their words; None without such codes."""
     codes = {coded[1]: value for value in values if (coded := CODED.fullmatch(str(value))) is not None}
     return (codes["0"], codes["1"]) if set(codes) == {"0", "1"} else None
 
 
 def _negation_first(words: Mapping[str, Value]) -> tuple[Value, Value] | None:
-    """Return two values that differ by a word such as "no", the one that has it first; or None.
-
-    "No RHC" is the control of "RHC".
-    """
-    for word, other in (tuple(words), tuple(words)[::-1]):
+    """Return two values that differ by a word such as "no", the negated one first; or None."""
+    for word, opposite in (tuple(words), tuple(words)[::-1]):
         denied = NEGATION.fullmatch(word)
-        if denied is not None and denied[1] == other:
-            return words[word], words[other]
+        if denied is not None and denied[1] == opposite:
+            return words[word], words[opposite]
     return None
 
 
 def _outcome_codes(outcome: Found, counted: str | None) -> tuple[Value, Value] | None:
     if counted is not None:
-        yes = [one for one in outcome.values if str(one).casefold() == counted.strip().casefold()]
+        yes = [value for value in outcome.values if str(value).casefold() == counted.strip().casefold()]
         if outcome.looks is not Looks.binary or not yes:
-            values = " and ".join(f"'{one}'" for one in outcome.values)
-            what = f"has the values {values}; name one of them" if values else f"holds {outcome.looks}; leave it out"
-            raise StudyError(f"{option('counted')}: column '{outcome.name}' {what}")
-        return next(one for one in outcome.values if one != yes[0]), yes[0]
+            values = " and ".join(f"'{value}'" for value in outcome.values)
+            content = f"has the values {values}; name one of them" if values else f"holds {outcome.looks}; leave it out"
+            raise StudyError(f"{option('counted')}: column '{outcome.name}' {content}")
+        return next(value for value in outcome.values if value != yes[0]), yes[0]
     if outcome.looks is Looks.number:
         return None
     ways = {
@@ -483,25 +485,25 @@ def _outcome_codes(outcome: Found, counted: str | None) -> tuple[Value, Value] |
 
 
 def _covariates(
-    found: Mapping[str, Found], wishes: Wishes, taken: set[str], usable: tuple[Found, ...]
+    columns: Mapping[str, Found], wishes: Wishes, taken: set[str], usable: tuple[Found, ...]
 ) -> tuple[Found, ...]:
     if wishes.covariates is None:
-        chosen = tuple(one for one in usable if one.name not in taken)
-        barred = {column_of(found, name, "without").name for name in wishes.without}
-        chosen = tuple(one for one in chosen if one.name not in barred)
+        chosen = tuple(column for column in usable if column.name not in taken)
+        barred = {column_of(columns, name, "without").name for name in wishes.without}
+        chosen = tuple(column for column in chosen if column.name not in barred)
     else:
-        chosen = tuple(column_of(found, name, "covariates") for name in wishes.covariates)
+        chosen = tuple(column_of(columns, name, "covariates") for name in wishes.covariates)
         given = option("covariates")
-        for one in chosen:
-            if one.name in taken:
-                raise StudyError(f"{given}: column '{one.name}' already has another role; leave it out")
-            if one.looks not in USABLE:
-                raise StudyError(f"{given}: column '{one.name}' holds {one.looks}; leave it out")
-    # A trial compares its arms as they are where nothing is to be adjusted for.
+        for column in chosen:
+            if column.name in taken:
+                raise StudyError(f"{given}: column '{column.name}' already has another role; leave it out")
+            if column.looks not in USABLE:
+                raise StudyError(f"{given}: column '{column.name}' holds {column.looks}; leave it out")
+    # A trial without covariates compares its arms unadjusted.
     if (
         not chosen
         and not wishes.trial
-        and (unsaid := [one.name for one in found.values() if one.looks is Looks.unsaid])
+        and (unsaid := [column.name for column in columns.values() if column.looks is Looks.unsaid])
     ):
         raise StudyError(
             "no column is left to adjust for: say what columns of text in sensitive data hold, by "

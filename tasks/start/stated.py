@@ -1,4 +1,4 @@
-"""Say what columns of sensitive data hold by options, names and types alone, not by rows.
+"""Describe columns of sensitive data by options, names and types alone, not by rows.
 
 Contract, study and source that are drafted from these columns are the same whatever the rows hold. Text has no type: a
 column of it is taken where an option names it. Rows are looked at for the owner's eyes alone, and refused where they
@@ -24,28 +24,28 @@ from causalveil.tasks.start.recognise import MOST_ODD_WORDS, TYPED_FORMATS, Foun
 from causalveil.tasks.start.roles import WHOLE, Wishes, column_of, named_levels
 from causalveil.tasks.start.words import FEMALE, MALE, NO, YES, date_reading, number_reading
 
-# Words for no value, in every column of text but those of which one is a level.
+# Words for missing values, in every column of text that has no such level.
 NULLS = ("NA", "N/A", "n/a", "na", "NaN", "nan", "NULL", "Null", "null", "#N/A", ".", "-", "?")
 # Who was treated, and whether an event came, where no option says by which words.
 _NO_YES = ("no", "yes")
 _SAME_WORDS = ((YES, NO), (FEMALE, MALE))
-# Digits of an example are no person's.
+# An example must not show a person's digits.
 _MASK = str.maketrans("23456789", "11111111")
 
 
 def stated(types: Mapping[str, pl.DataType], wishes: Wishes) -> dict[str, Found]:
-    """Return what columns hold by their types and by what was said of them.
+    """Return the columns by their types and the owner's statements.
 
     Args:
         types: of the columns, by their names in the source.
-        wishes: what the owner said.
+        wishes: the owner's statements.
 
     Raises:
         StudyError: a name is no column, or an example is neither a number nor a date.
     """
     bare = {(tidy := " ".join(name.split())): Found(tidy, name, Looks.unsaid, Kind.text, 0, 0) for name in types}
-    said = _Said(bare, wishes)
-    return {name: said.column(one, types[one.source_name]) for name, one in bare.items()}
+    statements = _Said(bare, wishes)
+    return {name: statements.column(column, types[column.source_name]) for name, column in bare.items()}
 
 
 class _Said:
@@ -68,59 +68,61 @@ class _Said:
 
     def column(self, bare: Found, kind: pl.DataType) -> Found:
         """Return one column."""
-        one = replace(bare, nulls=int(bare.name not in self.never))
+        column = replace(bare, nulls=int(bare.name not in self.never))
         text = kind.base_type() in (pl.String, pl.Categorical, pl.Enum)
         typed = _kind(kind)
         if typed is None and not text:
-            return replace(one, looks=Looks.unread)
-        if one.name == self.unit:
+            return replace(column, looks=Looks.unread)
+        if column.name == self.unit:
             looks = Looks.number if typed is Kind.integer else Looks.text
-            return replace(one, looks=looks, unique=True, reading=self._reading(one, typed or Kind.text, text))
-        levels = named_levels(one, self.levels[one.name])[0] if one.name in self.levels else ()
-        if not levels and one.name in self.coded and one.name not in self.ranges:
+            return replace(column, looks=looks, unique=True, reading=self._reading(column, typed or Kind.text, text))
+        levels = named_levels(column, self.levels[column.name])[0] if column.name in self.levels else ()
+        if not levels and column.name in self.coded and column.name not in self.ranges:
             levels = _NO_YES if text else ("0", "1") if typed in (Kind.integer, Kind.number) else ()
         if levels and typed is not Kind.boolean:
-            return self._of_levels(one, levels, typed, text=text)
+            return self._of_levels(column, levels, typed, text=text)
         if typed is Kind.boolean:
             both = (False, True)
-            return replace(one, looks=Looks.binary, values=both, distinct=2, reading=self._reading(one, typed, text))
+            return replace(
+                column, looks=Looks.binary, values=both, distinct=2, reading=self._reading(column, typed, text)
+            )
         if typed in (Kind.date, Kind.timestamp):
-            return replace(one, looks=Looks.date, reading=self._reading(one, typed, text))
-        if typed is None and one.name not in self.numbers:
-            return one
-        reading = self._example(one) if text else self._reading(one, typed or Kind.number, text)
-        return replace(one, looks=Looks.date if _kind_of(reading) is Kind.date else Looks.number, reading=reading)
+            return replace(column, looks=Looks.date, reading=self._reading(column, typed, text))
+        if typed is None and column.name not in self.numbers:
+            return column
+        reading = self._example(column) if text else self._reading(column, typed or Kind.number, text)
+        return replace(column, looks=Looks.date if _kind_of(reading) is Kind.date else Looks.number, reading=reading)
 
-    def _of_levels(self, one: Found, levels: tuple[str, ...], typed: Kind | None, *, text: bool) -> Found:
+    def _of_levels(self, column: Found, levels: tuple[str, ...], typed: Kind | None, *, text: bool) -> Found:
         whole = all(WHOLE.fullmatch(level) for level in levels)
         values = tuple(int(level) for level in levels) if whole else levels
         looks = Looks.binary if len(values) == 2 else Looks.number if whole else Looks.category
         if typed is not None and not whole:
             raise StudyError(
-                f"{option('levels')}: column '{one.name}' holds numbers by its type; give whole numbers as levels"
+                f"{option('levels')}: column '{column.name}' holds numbers by its type; give whole numbers as levels"
             )
-        reading = self._reading(one, Kind.integer if whole else Kind.text, text)
+        reading = self._reading(column, Kind.integer if whole else Kind.text, text)
         if isinstance(reading, TextReading) and not whole:
             nulls = tuple(word for word in reading.nulls if word not in levels)
             reading = reading.model_copy(update={"nulls": nulls, "spellings": _spellings(levels)})
         return replace(
-            one, looks=looks, reading=reading, distinct=len(values), values=values, levels=tuple(sorted(values))
+            column, looks=looks, reading=reading, distinct=len(values), values=values, levels=tuple(sorted(values))
         )
 
-    def _reading(self, one: Found, kind: Kind, text: bool) -> Kind | TextReading:
-        column = None if one.name == one.source_name else one.source_name
-        words = self.missing.get(one.name, ())
-        if not text and column is None and not words:
+    def _reading(self, column: Found, kind: Kind, text: bool) -> Kind | TextReading:
+        source_name = None if column.name == column.source_name else column.source_name
+        words = self.missing.get(column.name, ())
+        if not text and source_name is None and not words:
             return kind
         # A number that stands for no value may be written with a point, as its type has it.
         spelt = words if text else tuple(form for word in words for form in (word, f"{word}.0"))
-        nulls = tuple(dict.fromkeys((*(NULLS if text and one.name != self.unit else ()), *spelt)))
-        return TextReading(kind=kind, column=column, nulls=nulls, formats=TYPED_FORMATS.get(kind, ()))
+        nulls = tuple(dict.fromkeys((*(NULLS if text and column.name != self.unit else ()), *spelt)))
+        return TextReading(kind=kind, column=source_name, nulls=nulls, formats=TYPED_FORMATS.get(kind, ()))
 
-    def _example(self, one: Found) -> Kind | TextReading:
-        """Return the reading of a column of text that is written as its examples are; plain numbers without any."""
-        plain = self._reading(one, Kind.number, True)
-        examples = [word.strip() for word in self.written.get(one.name, ())]
+    def _example(self, column: Found) -> Kind | TextReading:
+        """Return the reading of a column of text by its examples; without any, of plain numbers."""
+        plain = self._reading(column, Kind.number, True)
+        examples = [word.strip() for word in self.written.get(column.name, ())]
         if not examples or not isinstance(plain, TextReading):
             return plain
         for read in (number_reading(examples, ","), date_reading(examples)):
@@ -128,12 +130,12 @@ class _Said:
                 kind = Kind.date if read[0].formats else Kind.number
                 return read[0].model_copy(update={"kind": kind, "column": plain.column, "nulls": plain.nulls})
         raise StudyError(
-            f"{option('written')}: an example of column '{one.name}' is no number and no date, as in 1.234,56"
+            f"{option('written')}: an example of column '{column.name}' is no number and no date, as in 1.234,56"
         )
 
 
 def _kind(kind: pl.DataType) -> Kind | None:
-    """Return what a type says that it holds; None: it is text, or of no kind that studies read."""
+    """Return the kind of a typed column; None for text, and for types that studies do not read."""
     if kind.is_integer() or (isinstance(kind, pl.Decimal) and not kind.scale):
         return Kind.integer
     if kind.is_numeric():
@@ -147,13 +149,13 @@ def _kind_of(reading: Kind | TextReading) -> Kind:
 
 
 def _spellings(levels: tuple[str, ...]) -> dict[str, str]:
-    """Return other spellings of levels: by case, and words of the same meaning for yes and no, female and male."""
+    """Return other spellings of levels: by case, and synonyms of yes and no, female and male."""
     meant = {form: level for level in levels for form in _forms(level)}
-    for one, other in _SAME_WORDS:
-        first = [level for level in levels if level.casefold() in one]
-        second = [level for level in levels if level.casefold() in other]
+    for first_words, second_words in _SAME_WORDS:
+        first = [level for level in levels if level.casefold() in first_words]
+        second = [level for level in levels if level.casefold() in second_words]
         if len(first) == len(second) == 1 and len(levels) == 2:
-            for words, (level,) in ((one, first), (other, second)):
+            for words, (level,) in ((first_words, first), (second_words, second)):
                 meant = {form: level for word in sorted(words) for form in _forms(word)} | meant
     return {word: level for word, level in sorted(meant.items()) if word not in levels}
 
@@ -162,57 +164,57 @@ def _forms(word: str) -> tuple[str, ...]:
     return word, word.lower(), word.upper(), word.capitalize()
 
 
-def misfits(frame: pl.DataFrame, found: Iterable[Found], with_others: Collection[str]) -> list[str]:
-    """Return sentences for the owner on columns whose rows are not what was said.
+def misfits(frame: pl.DataFrame, columns: Iterable[Found], with_others: Collection[str]) -> list[str]:
+    """Return sentences for the owner on columns whose rows contradict the options.
 
     Args:
         frame: the rows.
-        found: the columns that a draft reads, as :func:`stated`.
-        with_others: names of columns of which other values than their levels are read as one more.
+        columns: the columns that a draft reads, as :func:`stated`.
+        with_others: names of columns whose values beyond their levels are read as one more level.
     """
-    told = []
-    for one in found:
-        reading = one.reading
-        if one.looks is Looks.text or not isinstance(reading, TextReading | Kind):
+    sentences = []
+    for column in columns:
+        reading = column.reading
+        if column.looks is Looks.text or not isinstance(reading, TextReading | Kind):
             continue
-        values = as_read(frame, one)
-        text = as_read(frame, replace(one, reading=_as_text(reading)))
+        values = as_read(frame, column)
+        text = as_read(frame, replace(column, reading=_as_text(reading)))
         unread = text.filter(values.is_null() & text.is_not_null()) if isinstance(reading, TextReading) else text[:0]
         if len(unread):
-            whole = bool(one.levels) and f"values that are no whole numbers, in {len(unread):,} rows"
-            told.append(f"'{one.name}': {whole or _way(one, unread)}")
+            whole = bool(column.levels) and f"values that are no whole numbers, in {len(unread):,} rows"
+            sentences.append(f"'{column.name}': {whole or _way(column, unread)}")
             continue
-        if not one.values and not one.levels:
+        if not column.values and not column.levels:
             continue
-        known = {str(value) for value in one.values or one.levels}
-        words = _words(values)
-        strange = words.filter(~words.is_in(list(known)))
-        if len(strange) == len(words) and len(words) and one.name in with_others:
-            told.append(f"no row of column '{one.name}' holds any of its levels; write them as the file does")
-        elif len(strange) and one.name not in with_others:
-            held = f"other values than {' and '.join(sorted(known))}"
-            told.append(f"'{one.name}': {held}; {option('levels')} says which it holds")
-    return told
+        declared = {str(value) for value in column.values or column.levels}
+        held = _words(values)
+        strange = held.filter(~held.is_in(list(declared)))
+        if len(strange) == len(held) and len(held) and column.name in with_others:
+            sentences.append(f"no row of column '{column.name}' holds any of its levels; write them as the file does")
+        elif len(strange) and column.name not in with_others:
+            problem = f"other values than {' and '.join(sorted(declared))}"
+            sentences.append(f"'{column.name}': {problem}; {option('levels')} says which it holds")
+    return sentences
 
 
 def told_by_rows(rows: Mapping[str, Found], drafted: Mapping[str, Found], covariates: Iterable[str]) -> list[str]:
-    """Return what rows would add to a draft of sensitive data, for the owner's eyes.
+    """Return facts of the rows that a draft of sensitive data leaves out, for the owner alone.
 
     Args:
-        rows: what columns hold by their rows.
-        drafted: the same as :func:`stated`.
+        rows: the columns by their rows.
+        drafted: the columns as :func:`stated`.
         covariates: of the draft.
     """
-    told = [
+    sentences = [
         f"'{name}' holds {rows[name].looks}, so it seems"
-        for name, one in drafted.items()
-        if one.looks is Looks.unsaid and name in rows
+        for name, column in drafted.items()
+        if column.looks is Looks.unsaid and name in rows
     ]
     whole = [name for name in covariates if drafted[name].nulls and not rows[name].nulls]
     if whole:
         never = option(never_missing=",".join(whole))
-        told.append(f"no row lacks a value here; if none ever can, {never} saves noise")
-    return told
+        sentences.append(f"no row lacks a value here; if none ever can, {never} saves noise")
+    return sentences
 
 
 def _words(values: pl.Series) -> pl.Series:
@@ -222,16 +224,16 @@ def _words(values: pl.Series) -> pl.Series:
     return (whole if not whole.null_count() else values).cast(pl.String)
 
 
-def others(frame: pl.DataFrame, found: Iterable[Found]) -> list[str]:
-    """Return how many rows hold none of the levels of a column, for the owner's eyes."""
-    told = []
-    for one in found:
-        known = [str(value) for value in one.values or one.levels]
-        words = _words(as_read(frame, one))
-        rows = len(words.filter(~words.is_in(known))) if known else 0
+def others(frame: pl.DataFrame, columns: Iterable[Found]) -> list[str]:
+    """Return how many rows hold none of the levels of a column, for the owner alone."""
+    sentences = []
+    for column in columns:
+        declared = [str(value) for value in column.values or column.levels]
+        held = _words(as_read(frame, column))
+        rows = len(held.filter(~held.is_in(declared))) if declared else 0
         if rows:
-            told.append(f"'{one.name}': {rows:,} rows hold none of its levels and are read as '{OTHER}'")
-    return told
+            sentences.append(f"'{column.name}': {rows:,} rows hold none of its levels and are read as '{OTHER}'")
+    return sentences
 
 
 def _as_text(reading: Kind | TextReading) -> TextReading:
@@ -241,14 +243,14 @@ def _as_text(reading: Kind | TextReading) -> TextReading:
 
 
 def example_of(unread: pl.Series) -> str | None:
-    """Return how most of some texts write numbers, with other digits; None: they hold none."""
+    """Return an example of how texts write numbers, with other digits; None if they hold none."""
     _, fits, _ = number_reading(unread.unique().to_list(), ",")
     return min(fits, key=lambda word: (-len(word), word)).translate(_MASK) if fits else None
 
 
-def not_plain(frame: pl.DataFrame, one: Found) -> pl.Series:
-    """Return the values of a column that are no plain numbers."""
-    text = as_read(frame, replace(one, reading=_as_text(one.reading)))
+def not_plain(frame: pl.DataFrame, column: Found) -> pl.Series:
+    """Return the texts of a column that are no plain numbers."""
+    text = as_read(frame, replace(column, reading=_as_text(column.reading)))
     return (
         text.filter(text.cast(pl.Float64, strict=False).is_null() & text.is_not_null())
         if text.dtype == pl.String
@@ -256,13 +258,13 @@ def not_plain(frame: pl.DataFrame, one: Found) -> pl.Series:
     )
 
 
-def _way(one: Found, unread: pl.Series) -> str:
-    """Say how a column of text may be read, by the reading that most of its values have."""
+def _way(column: Found, unread: pl.Series) -> str:
+    """Say how a column of text may be read, by the form of most of its values."""
     if (example := example_of(unread)) is not None:
-        way = option(written={one.name: [example]})
-        return f"no plain numbers; {way} gives an example of how they are written"
+        as_option = option(written={column.name: [example]})
+        return f"no plain numbers; {as_option} gives an example of how they are written"
     words = unread.unique().sort().to_list()
     if len(words) <= MOST_ODD_WORDS and not any(re.search(r"\d", word) for word in words):
-        return f"no numbers; if they mean a missing value, {option(missing={one.name: words})} says so"
+        return f"no numbers; if they mean a missing value, {option(missing={column.name: words})} says so"
     ways = f"{option('missing')} says which mean none, {option('levels')} lists words"
     return f"values that are no numbers, in {len(unread):,} rows; {ways}"

@@ -1,12 +1,7 @@
-"""Find times to an event among a file's columns, and periods among its files.
+"""Find times to an event among a file's columns, and periods among its files' names.
 
-Find the days, months or years that files are named by, and draft a key of them.
-
-Times to an event among the columns of a file.
-Which they are, and what contract and study say of them.
-
-A time and what ended it are two columns. Each by itself is no outcome that a mean can be taken of: who was lost has a
-short time as well.
+A time and its event indicator are two columns. Neither alone is an outcome with a meaningful mean: censored times are
+short as well.
 """
 
 from __future__ import annotations
@@ -48,7 +43,7 @@ _PERIODS = {
 def periods_of(names: Iterable[str]) -> tuple[Step, tuple[str, ...]] | None:
     """Return the days, months or years that files are named by, oldest first.
 
-    None unless every name says one, and there are two at least.
+    None unless every name contains a period, and there are two at least.
 
     Examples:
         >>> periods_of(["visits_2026-01.csv", "visits_202602.csv"])
@@ -57,28 +52,28 @@ def periods_of(names: Iterable[str]) -> tuple[Step, tuple[str, ...]] | None:
     """
     names = list(names)
     for step, pattern in _PERIODS.items():
-        found = [pattern.search(name) for name in names]
-        periods = sorted({"-".join(one.groups()) for one in found if one is not None})
-        if None not in found and len(periods) > 1:
+        matches = [pattern.search(name) for name in names]
+        periods = sorted({"-".join(match.groups()) for match in matches if match is not None})
+        if None not in matches and len(periods) > 1:
             return step, tuple(periods)
     return None
 
 
-def key_of(text: str, found: Mapping[str, Found], names: Iterable[str]) -> Key:
+def key_of(text: str, columns: Mapping[str, Found], names: Iterable[str]) -> Key:
     """Return the key that COLUMN=STEP:FIRST:LAST declares.
 
     Args:
         text: the option; FIRST may be left to names of files, and LAST is the newest that is over.
-        found: the columns.
+        columns: the columns by name.
         names: of the source's files.
 
     Raises:
         StudyError: it is no such text, there is no such column, or the first period is not said.
     """
-    column, _, said = text.rpartition("=")
-    step, _, ends = said.partition(":")
+    column, _, period = text.rpartition("=")
+    step, _, ends = period.partition(":")
     first, _, last = ends.partition(":")
-    if column not in found or step not in _PERIODS:
+    if column not in columns or step not in _PERIODS:
         raise StudyError(
             f"{option('key')} is COLUMN=day, month or year, with a column of dates, and the first of them if no file "
             f"is named by it, as in {option(key='visited=month:2026-01')}"
@@ -86,93 +81,90 @@ def key_of(text: str, found: Mapping[str, Found], names: Iterable[str]) -> Key:
     named = periods_of(names)
     if not first:
         if named is None or named[0] != step:
-            way = option(key=f"{column}={step}:{_AS_IN[step]}")
-            raise StudyError(f"{option('key')}: no file says the first {step}; say it, as in {way}")
+            as_option = option(key=f"{column}={step}:{_AS_IN[step]}")
+            raise StudyError(f"{option('key')}: no file says the first {step}; say it, as in {as_option}")
         first = named[1][0]
-    name = step if step not in found else f"{step}_block"
+    name = step if step not in columns else f"{step}_block"
     ends_at = {"first": first, "last": last or PREVIOUS}
-    return validate(Key, {"name": name, "column": found[column].source_name, "step": step, **ends_at}, option("key"))
+    return validate(Key, {"name": name, "column": columns[column].source_name, "step": step, **ends_at}, option("key"))
 
 
 _AS_IN = {"day": "2026-01-31", "month": "2026-01", "year": "2026"}
 
 
-def refuse_no_dates(key: Key, found: Mapping[str, Found]) -> None:
+def refuse_no_dates(key: Key, columns: Mapping[str, Found]) -> None:
     """Refuse a key whose column holds no dates.
 
     Raises:
         StudyError: it holds something else.
     """
-    one = next((one for one in found.values() if one.source_name == key.column), None)
-    if one is None or one.looks is not Looks.date:
+    column = next((column for column in columns.values() if column.source_name == key.column), None)
+    if column is None or column.looks is not Looks.date:
         raise StudyError(
             f"{option('key')}: column '{key.column}' holds no dates that are read as such; name a column of dates, or "
             f"say of sensitive text how they are written, as in {option(written={key.column: ['31.12.2025']})}"
         )
 
 
-def key_question(names: Iterable[str], found: Mapping[str, Found]) -> str | None:
-    """Return what a draft asks where files are named by periods; None where they are not."""
+def key_question(names: Iterable[str], columns: Mapping[str, Found]) -> str | None:
+    """Return the question whether files named by periods are blocks; None without such names."""
     named = periods_of(names)
     if named is None:
         return None
     step, periods = named
-    dates = [one.name for one in found.values() if one.looks is Looks.date]
-    way = option(key=f"{dates[0] if dates else 'COLUMN'}={step}")
+    dates = [column.name for column in columns.values() if column.looks is Looks.date]
+    as_option = option(key=f"{dates[0] if dates else 'COLUMN'}={step}")
     return (
         f"whether each {step} is a block, charged by itself: files are named {periods[0]} to {periods[-1]}, and all "
-        f"rows are one block now; if so begin anew in another folder with {way}"
+        f"rows are one block now; if so begin anew in another folder with {as_option}"
     )
 
 
-# Of which rows a time to an earlier event is within the time to the end (but for errors), and of which it is the same.
+# Shares of rows in which a time to an earlier event is at most the time to the end (but for errors), and equal to it.
 MOSTLY_WITHIN, OFTEN_SAME = 0.95, 0.05
-# Calendar years, which are no times to an event.
+# Calendar years are no times to an event.
 _CALENDAR = (1900, 2100)
-# More codes than this are no list of what ended follow-up.
+# More codes than this are no list of events.
 MOST_EVENTS = 6
 # A day is .0027 of a year, which three decimals tell from the next.
 MOST_DECIMALS = 3
 # A decimal that a file has is this near to the binary number that it is read as.
 WRITTEN_OFF = 1e-9
-# A time and what ended it, by one stem: ptime and pstat, os_months and os_status.
+# A time and its event, by one stem: ptime and pstat, os_months and os_status.
 _TIME_OF = re.compile(r"(?i)(\w{1,12}?)[\W_]?(time|days?|weeks?|months?|years?|dur|duration)")
 _END_OF = re.compile(r"(?i)(\w{1,12}?)[\W_]?(stat|status|event|evt|ind|cens|censor|censored|flag)")
 # Fewer different values than this are no times.
 FEWEST_TIMES = 10
 
 
-def times_among(found: Iterable[Found]) -> dict[str, str]:
+def times_among(columns_of_file: Iterable[Found]) -> dict[str, str]:
     """Return the columns that look like times, each with its likely event indicator.
 
     Args:
-        found: all columns of a file.
+        columns_of_file: all columns of a file.
     """
-    columns = tuple(found)
-    ended = [one.name for one in columns if _ends(one)]
+    columns = tuple(columns_of_file)
+    ended = [column.name for column in columns if _ends(column)]
     if not ended:
         return {}
     times = (
-        one.name
-        for one in columns
-        if one.looks is Looks.number
-        and one.lower >= 0
-        and one.distinct >= FEWEST_TIMES
-        and re.search(FOLLOWED_NAME, one.name)
-        and not re.search(BEFORE, one.name)
-        and one.name not in ended
+        column.name
+        for column in columns
+        if column.looks is Looks.number
+        and column.lower >= 0
+        and column.distinct >= FEWEST_TIMES
+        and re.search(FOLLOWED_NAME, column.name)
+        and not re.search(BEFORE, column.name)
+        and column.name not in ended
     )
     return {name: ended[0] for name in times}
 
 
-def _ends(one: Found) -> bool:
-    """Check by name and codes whether a column may say what ended follow-up.
-
-    It has a few codes, 0 or a word for no among them.
-    """
-    if not re.search(EVENT_NAME, one.name) or one.looks not in (Looks.binary, Looks.category, Looks.number):
+def _ends(column: Found) -> bool:
+    """Check by its name and a few codes, with 0 or a word for no, if a column indicates events."""
+    if not re.search(EVENT_NAME, column.name) or column.looks not in (Looks.binary, Looks.category, Looks.number):
         return False
-    values = one.values or one.levels
+    values = column.values or column.levels
     return 2 <= len(values) <= MOST_EVENTS and any(_none_came(value) for value in values)
 
 
@@ -180,51 +172,49 @@ def _none_came(value: Any) -> bool:
     return value == 0 if not isinstance(value, str) else value.casefold() in NO | {"censored", "alive"}
 
 
-def times_in_doubt(found: Iterable[Found]) -> dict[str, str]:
-    """Return what to say of columns that look like a time and its event, by their names."""
-    told: dict[str, str] = {}
-    for time, event in times_among(found).items():
-        way = f"{option(outcome=time, event=event, horizon=Blank('N'))} compares times"
-        told[time] = f"it looks like a time to an event, which '{event}' names: {way}"
-        told.setdefault(event, f"it looks like what ended '{time}': {way}")
-    return told
+def times_in_doubt(columns: Iterable[Found]) -> dict[str, str]:
+    """Return columns that look like a time or its event, with reasons."""
+    reasons: dict[str, str] = {}
+    for time, event in times_among(columns).items():
+        as_option = f"{option(outcome=time, event=event, horizon=Blank('N'))} compares times"
+        reasons[time] = f"it looks like a time to an event, which '{event}' names: {as_option}"
+        reasons.setdefault(event, f"it looks like what ended '{time}': {as_option}")
+    return reasons
 
 
-def ends_by_stem(found: Iterable[Found]) -> dict[str, str]:
-    """Return columns that say by their names what ended a time, each with that time.
-
-    "pstat" does so of "ptime".
+def ends_by_stem(columns_of_file: Iterable[Found]) -> dict[str, str]:
+    """Return event indicators by name, each with its time, as "pstat" of "ptime".
 
     Args:
-        found: all columns of a file.
+        columns_of_file: all columns of a file.
     """
-    columns = tuple(found)
-    stems = {read[1].casefold(): one.name for one in columns if (read := _TIME_OF.fullmatch(one.name)) is not None}
-    ended = {one.name: _END_OF.fullmatch(one.name) for one in columns}
+    columns = tuple(columns_of_file)
+    stems = {
+        read[1].casefold(): column.name for column in columns if (read := _TIME_OF.fullmatch(column.name)) is not None
+    }
+    ended = {column.name: _END_OF.fullmatch(column.name) for column in columns}
     return {name: stems[read[1].casefold()] for name, read in ended.items() if read and read[1].casefold() in stems}
 
 
-def other_time(one: Found, time: Found, frame: pl.DataFrame | None) -> str | None:
-    """Say that a column is another time of the same follow-up, or what ended one.
+def other_time(column: Found, time: Found, frame: pl.DataFrame | None) -> str | None:
+    """Say that a column seems to be another time of the same follow-up, or its event; else None.
 
-    Return None if it does not look so.
-
-    By its name; and where values may be seen by them: a time to what came before the end is never above the time to
-    the end, and is the same where nothing came before.
+    By its name; and by its values where they may be seen: a time to an earlier event never exceeds the time to the end,
+    and equals it where no earlier event came.
     """
-    name = spoken(one.name)
-    if re.search(ENTRY_NAME, name) and one.looks is Looks.number:
+    name = spoken(column.name)
+    if re.search(ENTRY_NAME, name) and column.looks is Looks.number:
         return (
             f"by its name when a person came under observation: if it is on the scale of '{time.name}', write "
-            f"'entry: {one.name}' beside 'time' to compare people at risk at each time"
+            f"'entry: {column.name}' beside 'time' to compare people at risk at each time"
         )
-    if _CALENDAR[0] <= one.lower and one.upper <= _CALENDAR[1]:
+    if _CALENDAR[0] <= column.lower and column.upper <= _CALENDAR[1]:
         return None
-    if (one.looks is Looks.number and re.search(FOLLOWED_NAME, name)) or re.search(EVENT_NAME, name):
+    if (column.looks is Looks.number and re.search(FOLLOWED_NAME, name)) or re.search(EVENT_NAME, name):
         return f"by its name a time, or what ended one, beside '{time.name}': it may come after treatment"
-    if frame is None or one.looks is not Looks.number or one.distinct < FEWEST_TIMES:
+    if frame is None or column.looks is not Looks.number or column.distinct < FEWEST_TIMES:
         return None
-    pairs = pl.DataFrame({"one": as_read(frame, one), "time": as_read(frame, time)}).drop_nulls()
+    pairs = pl.DataFrame({"one": as_read(frame, column), "time": as_read(frame, time)}).drop_nulls()
     within = (pairs["one"] <= pairs["time"]).mean()
     same = (pairs["one"] == pairs["time"]).mean()
     if isinstance(within, float) and isinstance(same, float) and within > MOSTLY_WITHIN and same > OFTEN_SAME:
@@ -235,22 +225,24 @@ def other_time(one: Found, time: Found, frame: pl.DataFrame | None) -> str | Non
 def followed_to(
     rows: pl.DataFrame, names: Mapping[Any, str], horizon: float, fewest: float, fewest_in_group: float
 ) -> str:
-    """Say how many rows of each arm reach the horizon, and what to do if noise hides them.
+    """Say how many rows of each arm reach the horizon, and what to do if noise hides so few.
 
     Args:
         rows: columns ``time`` and ``arm``, and ``group`` where subgroups are asked about.
         names: of the arms, by their values.
         horizon: until when times are compared.
-        fewest: that are seen through the noise in an arm; ``fewest_in_group``: in an arm of a subgroup.
+        fewest: the smallest arm that noise does not hide; ``fewest_in_group``: the same in a subgroup.
     """
     reached = rows.filter(pl.col("time") >= horizon)
     counts = {arm: int((reached["arm"] == arm).sum()) for arm in names}
-    told = ", ".join(f"{counts[arm]:,} of {int((rows['arm'] == arm).sum()):,} {name}" for arm, name in names.items())
-    way = f"so ask for an earlier {option('horizon')}, or the answer is the whole range"
+    sentence = ", ".join(
+        f"{counts[arm]:,} of {int((rows['arm'] == arm).sum()):,} {name}" for arm, name in names.items()
+    )
+    advice = f"so ask for an earlier {option('horizon')}, or the answer is the whole range"
     if min(counts.values()) < fewest:
-        return f"{told}; noise hides so few ({_about(fewest)} in this study), {way}"
+        return f"{sentence}; noise hides so few ({_about(fewest)} in this study), {advice}"
     if "group" not in rows.columns:
-        return told
+        return sentence
     cells = [
         int(((reached["arm"] == arm) & (reached["group"] == group)).sum())
         for arm in names
@@ -258,25 +250,25 @@ def followed_to(
     ]
     if min(cells, default=0) < fewest_in_group:
         few = f"{min(cells, default=0):,} in an arm of one subgroup"
-        return f"{told}; {few}, and noise hides so few there ({_about(fewest_in_group)}), {way}"
-    return told
+        return f"{sentence}; {few}, and noise hides so few there ({_about(fewest_in_group)}), {advice}"
+    return sentence
 
 
 def _about(fewest: float) -> str:
-    """Say below how many people noise hides them, to two digits."""
+    """Say to two digits how many people noise hides."""
     return f"fewer than about {float(f'{fewest:.2g}'):,.0f}"
 
 
 def no_event(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> str | None:
-    """Say that no row has an event before the horizon; None: one has, or the outcome is no time."""
+    """Say that no row has an event before the horizon; None if one has, or there is no time."""
     if parts.event is None:
         return None
     names = dict(
         zip(wishes.levels.get(parts.event.name, ()), wishes.level_names.get(parts.event.name, ()), strict=False)
     )
-    said = declared_event(parts.event, wishes.censored, wishes.levels.get(parts.event.name), names, secret=False)
-    codes = said["event"]
-    censored = codes[said["censored"]] if "censored" in said else 0
+    declaration = declared_event(parts.event, wishes.censored, wishes.levels.get(parts.event.name), names, secret=False)
+    codes = declaration["event"]
+    censored = codes[declaration["censored"]] if "censored" in declaration else 0
     ended = (as_read(frame, parts.outcome) <= wishes.horizon) & as_read(frame, parts.event).is_not_null()
     values = as_read(frame, parts.event).filter(ended.fill_null(value=False))
     values = (
@@ -284,31 +276,31 @@ def no_event(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> str | None:
     ).cast(pl.String)
     if not len(values) or bool((values != str(censored)).any()):
         return None
-    other = next((code for code in codes.values() if code != censored), censored)
+    another = next((code for code in codes.values() if code != censored), censored)
     return (
         f"no row of '{parts.event.name}' has an event before the horizon {wishes.horizon:g}, as {censored} is read as "
-        f"censored: {option(censored=str(other))} reads it the other way round, a later {option('horizon')} waits for "
-        "events"
+        f"censored: {option(censored=str(another))} reads it the other way round, a later {option('horizon')} waits "
+        "for events"
     )
 
 
 def declared_event(
-    event: Found, censored: str | None, known: tuple[str, ...] | None, names: Mapping[str, str], *, secret: bool
+    event: Found, censored: str | None, stated: tuple[str, ...] | None, names: Mapping[str, str], *, secret: bool
 ) -> dict[str, Any]:
-    """Return what the contract says of what ended the times.
+    """Return the contract's declaration of an event.
 
     Args:
         event: the column.
         censored: the value that means censored, if declared.
-        known: its values, if declared; ``names``: their names, if declared, by the values as text.
-        secret: of sensitive data no list of codes is read off the rows; two codes are what a column is.
+        stated: its values, if declared; ``names``: their names, if declared, by the values as text.
+        secret: whether the data are sensitive: codes beyond two must be declared.
 
     Raises:
-        StudyError: it has no few values, or none of them is known to be censoring; says what to do.
+        StudyError: it has too many values, or none of them is known to mean censored.
     """
     values = tuple(event.values or event.levels)
-    if known is not None:
-        values = tuple(int(one) if event.looks is Looks.number else one for one in known)
+    if stated is not None:
+        values = tuple(int(value) if event.looks is Looks.number else value for value in stated)
     elif secret and len(values) > 2:
         way = option(levels={event.name: ["0", "1", "2"]})
         raise StudyError(f"{option('levels')}: say which codes '{event.name}' may hold, as in {way}")
@@ -317,11 +309,11 @@ def declared_event(
             f"{option('event')}: column '{event.name}' has no 2 to {MOST_EVENTS} values; name what ended the times"
         )
     if censored is not None:
-        named = {name.casefold(): level for level, name in names.items()}
-        said = censored.strip().casefold()
-        chosen = [one for one in values if str(one).casefold() == named.get(said, said).casefold()]
+        level_of = {name.casefold(): level for level, name in names.items()}
+        spelt = censored.strip().casefold()
+        chosen = [value for value in values if str(value).casefold() == level_of.get(spelt, spelt).casefold()]
     else:
-        chosen = [one for one in values if _none_came(one)]
+        chosen = [value for value in values if _none_came(value)]
     if len(chosen) != 1:
         raise StudyError(f"{option('censored')}: say which value of column '{event.name}' means that no event was seen")
     codes: dict[str, str | int] = {}
@@ -335,17 +327,16 @@ def declared_event(
 
 
 def declared_time(upper: float, *, trial: bool, step: float = 1.0) -> dict[str, Any]:
-    """Return what the contract says of the times, of which nothing is asked beyond ``upper``."""
+    """Return the contract's declaration of times up to ``upper``."""
     end = int(upper) if float(upper).is_integer() else upper
     steps = {} if step == 1 else {"step": step}
     return {"time": {"upper": end, "origin": "randomised" if trial else "start of treatment"} | steps}
 
 
 def step_of(times: pl.Series) -> float:
-    """Return the smallest difference that times are recorded in, at most 1.
+    """Return the unit in which times are recorded, at most 1: a tenth if they have one decimal.
 
-    It is a tenth where they have one decimal. Years that were reckoned from days have more decimals than were
-    recorded; MOST_DECIMALS of them tell days apart.
+    Years computed from days have more decimals than were recorded; MOST_DECIMALS of them tell days apart.
     """
     values = times.drop_nulls().cast(pl.Float64)
     for places in range(MOST_DECIMALS):
@@ -358,16 +349,15 @@ def step_of(times: pl.Series) -> float:
 def asked_times(time: str, event: str, horizon: float, adjusts: bool, several: bool = False) -> list[str]:
     """Return the lines of a study that ask for the time to an event.
 
-    In an adjusted study each measure has releases of its own.
-
-    ``several``: it has subgroups or arms, so that more outcomes cost nothing.
+    ``adjusts``: each measure then has releases of its own. ``several``: the study has subgroups or arms, so that more
+    outcomes cost nothing.
     """
-    asked = f"{{time: {scalar(time)}, event: {scalar(event)}, horizon: {horizon:g}"
-    outcome = [f"outcome: {asked}}}"]
+    fields = f"{{time: {scalar(time)}, event: {scalar(event)}, horizon: {horizon:g}"
+    outcome = [f"outcome: {fields}}}"]
     if several:
         outcome = [
             "outcomes:",
-            f"  - {asked}, role: primary}}",
+            f"  - {fields}, role: primary}}",
             *comment("Other events (`of`) and earlier horizons cost nothing: each is one more line."),
         ]
     return [

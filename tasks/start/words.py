@@ -66,7 +66,7 @@ SURVEY_WEIGHT = (
 WEIGHT = r"(?i)(^|[\W_])(weights?|wghts?|wts?|wgts?)(?=$|[\W_\d])"
 CURRENCY = "$€£¥₹"
 CURRENCY_CODES = ("USD", "EUR", "GBP", "CHF", "JPY", "AUD", "CAD", "SEK", "NOK", "DKK", "INR", "CNY")
-# What may stand behind a number; compared in lower case.
+# Units that may stand behind a number; compared in lower case.
 UNITS = _words(
     "% kg g mg lb lbs cm m mm km in ft y yr yrs year years h hr hrs hour hours min mins d day days week weeks month "
     "months mmhg mg/dl mmol/l g/l bpm c °c °f usd eur gbp"
@@ -132,17 +132,12 @@ _FEWEST_NUMBERED = 2
 
 
 def spoken(name: str) -> str:
-    """Return a name with its words separated, as patterns for names expect them.
-
-    "policePrecinct" has two words.
-    """
+    """Return a name with its words separated: "police_Precinct" of "policePrecinct"."""
     return re.sub(r"(?<=[a-z\d])(?=[A-Z])", "_", name)
 
 
 def stems(names: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return the stem and the time of each name that is there for several times.
-
-    Of "read1" they are "read" and "1".
+    """Return stem and time of each name of repeated measurements: "read" and "1" of "read1".
 
     Args:
         names: of all columns.
@@ -150,9 +145,9 @@ def stems(names: Iterable[str]) -> dict[str, tuple[str, str]]:
     numbered: dict[str, dict[str, str]] = {}
     every = tuple(names)
     for name in every:
-        found = _NUMBERED.fullmatch(name)
-        if found is not None:
-            numbered.setdefault(found[1].casefold(), {})[name] = found[2]
+        match = _NUMBERED.fullmatch(name)
+        if match is not None:
+            numbered.setdefault(match[1].casefold(), {})[name] = match[2]
     for name in every:
         stem = name[:-1].casefold()
         if name[-1:].isalpha() and len(numbered.get(stem, {})) >= _FEWEST_NUMBERED:
@@ -161,63 +156,63 @@ def stems(names: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 def other_times(names: Iterable[str], treatment: str, outcome: str) -> dict[str, str]:
-    """Return columns that by their names may be measured after treatment, with reasons.
+    """Return columns that by times in their names may come after treatment, with reasons.
 
-    The times in the names are compared.
-
-    What repeats treatment or outcome at a later time tells which times are later; a column of such a time, which is
-    there for the time of treatment or outcome as well, was measured then. Times that are no numbers have no order, so
-    they count as later.
+    Treatment and outcome that are repeated at a later time determine the later times. A column at such a time, which
+    exists for the time of treatment or outcome as well, was measured then. Times that are no numbers have no order and
+    count as later.
 
     Args:
         names: of all columns.
-        treatment, outcome: the two that a study is about.
+        treatment, outcome: their names.
     """
     every = tuple(names)
-    known = stems(every)
-    told: dict[str, str] = {}
+    stems_by_name = stems(every)
+    reasons: dict[str, str] = {}
     times: dict[str, set[str]] = {}
     for part in (treatment, outcome):
-        stem, time = known.get(part, ("", ""))
-        again = [one for one, (of, at) in known.items() if stem and of == stem and one != part and _later(at, time)]
-        told |= {one: f"by name, '{part}' at another time: may come after treatment" for one in again}
-        times.setdefault(time, set()).update(known[one][1] for one in again)
+        stem, time = stems_by_name.get(part, ("", ""))
+        again = [
+            one for one, (of, at) in stems_by_name.items() if stem and of == stem and one != part and _later(at, time)
+        ]
+        reasons |= {one: f"by name, '{part}' at another time: may come after treatment" for one in again}
+        times.setdefault(time, set()).update(stems_by_name[one][1] for one in again)
     ends = _of_the_end(every, treatment, outcome) | _of_visits(every)
-    told |= {name: why for name, why in ends.items() if name not in (treatment, outcome)}
-    for name, (stem, time) in known.items():
-        own = {at for of, at in known.values() if of == stem}
-        if name in (treatment, outcome) or name in told:
+    reasons |= {name: reason for name, reason in ends.items() if name not in (treatment, outcome)}
+    for name, (stem, time) in stems_by_name.items():
+        own = {at for of, at in stems_by_name.values() if of == stem}
+        if name in (treatment, outcome) or name in reasons:
             continue
         if any(at in own and time in later for at, later in times.items()):
-            told[name] = "by name, of another time than treatment: may come after it"
-    return told
+            reasons[name] = "by name, of another time than treatment: may come after it"
+    return reasons
 
 
-def earlier(one: str, outcome: str, known: Mapping[str, tuple[str, str]]) -> bool:
+def earlier(name: str, outcome: str, stems_by_name: Mapping[str, tuple[str, str]]) -> bool:
     """Check by names whether a column is the outcome before, as "earn96" is of "earn98".
 
     Args:
-        one, outcome: the names.
-        known: stem and time of each name (:func:`stems`).
+        name, outcome: the names.
+        stems_by_name: stem and time of each name (:func:`stems`).
     """
-    (stem, time), (of, end) = known.get(one, ("", "")), known.get(outcome, ("", ""))
-    return bool(stem) and stem == of and time.isdigit() and end.isdigit() and int(time) < int(end)
+    (stem, time), (outcome_stem, end) = stems_by_name.get(name, ("", "")), stems_by_name.get(outcome, ("", ""))
+    return bool(stem) and stem == outcome_stem and time.isdigit() and end.isdigit() and int(time) < int(end)
 
 
 def _of_the_end(names: Iterable[str], treatment: str, outcome: str) -> dict[str, str]:
     """Return columns of the time at which the outcome was measured, with reasons.
 
-    As "price82" is of the change "wt82_71", and "read12" of "math12"; one number that treatment has too says nothing.
+    As "price82" is of the change "wt82_71", and "read12" of "math12"; a number that treatment has too says nothing.
     """
     times = re.findall(r"\d{1,4}", outcome)
     if len(set(times)) > 1:
-        end, what = max(times, key=int), f"the time at which the change '{outcome}' ends"
+        end, moment = max(times, key=int), f"the time at which the change '{outcome}' ends"
     elif re.search(r"[a-z][\W_]?\d\d+$", outcome, re.IGNORECASE) and times[-1] not in re.findall(r"\d+", treatment):
-        end, what = times[-1], f"the same time as '{outcome}'"
+        end, moment = times[-1], f"the same time as '{outcome}'"
     else:
         return {}
     return {
-        name: f"by name, of {what}: may come after treatment" for name in names if end in re.findall(r"\d{1,4}", name)
+        name: f"by name, of {moment}: may come after treatment" for name in names if end in re.findall(r"\d{1,4}", name)
     }
 
 
@@ -229,11 +224,11 @@ def _of_visits(names: Iterable[str]) -> dict[str, str]:
     """Return columns of a visit, as "V3.GE", that the baseline has as well, as "BL.GE"."""
     every = tuple(names)
     first = {re.sub(BEFORE + r"[\W_]*", "", name).casefold() for name in every if re.match(BEFORE, name)}
-    visits = {name: found for name in every if (found := _OF_VISIT.fullmatch(name)) and not re.match(BEFORE, name)}
+    visits = {name: match for name in every if (match := _OF_VISIT.fullmatch(name)) and not re.match(BEFORE, name)}
     return {
-        name: f"by name, of '{found[1]}', after the baseline: may come after treatment"
-        for name, found in visits.items()
-        if found[2].casefold() in first
+        name: f"by name, of '{match[1]}', after the baseline: may come after treatment"
+        for name, match in visits.items()
+        if match[2].casefold() in first
     }
 
 
@@ -246,7 +241,7 @@ _TAKEN = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "i
 
 
 def scalar(value: Any) -> str:
-    """Return a text, a number, a truth value."""
+    """Return a text, a number or a truth value as YAML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -259,16 +254,16 @@ def scalar(value: Any) -> str:
 
 
 def flow(value: Any) -> str:
-    """Return a value on one line, lists and mappings in brackets."""
+    """Return a value as YAML on one line."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{scalar(key)}: {flow(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{scalar(key)}: {flow(element)}" for key, element in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(flow(one) for one in value) + "]"
+        return "[" + ", ".join(flow(element) for element in value) + "]"
     return scalar(value)
 
 
 def comment(text: str, width: int = 118) -> list[str]:
-    """Return a comment of as many lines as it needs."""
+    """Return a comment in lines of ``width`` characters."""
     mark = "# "
     return textwrap.wrap(
         text, width, initial_indent=mark, subsequent_indent=mark, break_long_words=False, break_on_hyphens=False
@@ -277,12 +272,12 @@ def comment(text: str, width: int = 118) -> list[str]:
 
 def entry(key: str, value: Any, notes: Iterable[str] = (), indent: str = "  ") -> list[str]:
     """Return one line ``key: value  # notes``; notes that do not fit stand above."""
-    line, told = f"{indent}{scalar(key)}: {flow(value)}", "; ".join(notes)
-    if not told:
+    line, note = f"{indent}{scalar(key)}: {flow(value)}", "; ".join(notes)
+    if not note:
         return [line]
-    if len(line) + len(told) + 4 <= 120:
-        return [f"{line}  # {told}"]
-    return [*(f"{indent}{one}" for one in comment(told, 118 - len(indent))), line]
+    if len(line) + len(note) + 4 <= 120:
+        return [f"{line}  # {note}"]
+    return [*(f"{indent}{line_of_note}" for line_of_note in comment(note, 118 - len(indent))), line]
 
 
 _PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -299,7 +294,7 @@ _AROUND = re.compile(rf"((?:{_CODE})\s*)?[{CURRENCY}]?\s*([-+(]?.*\d\.?\)?)\s*([
 
 
 class Style(NamedTuple):
-    """One way of writing numbers: what is left when decorations are gone must match ``shape``."""
+    """A way of writing numbers: a text without its decorations must match ``shape``."""
 
     shape: re.Pattern[str]
     remove: tuple[str, ...]
@@ -314,7 +309,7 @@ _STYLES = (Style(_PLAIN, (), "."), Style(_THOUSANDS, (",",), "."), Style(_COMMA,
 def number_reading(
     words: Iterable[str], delimiter: str, most_codes: int = MOST_CODES
 ) -> tuple[TextReading | None, set[str], tuple[str, ...]]:
-    """Return the reading under which most of the words are numbers, and which those are.
+    """Return the reading under which most of the words are numbers, and these words.
 
     Args:
         words: the different values of a column, without spaces around them.
@@ -324,31 +319,31 @@ def number_reading(
     Returns:
         TextReading (None if no word is a number), the words that it fits, and what was assumed.
     """
-    # Nothing here asks which digits a number has but whether they are 0: words alike in that are looked at once.
+    # Digits other than 0 do not matter to a style: words that differ in them alone are looked at once.
     alike: dict[str, set[str]] = {}
     for word in words:
         alike.setdefault(word.translate(_ONES), set()).add(word)
     shape, fits, notes = _reading_of_shapes(
-        {one: len(written) for one, written in alike.items()}, delimiter, most_codes
+        {masked: len(written) for masked, written in alike.items()}, delimiter, most_codes
     )
-    return shape, {word for one in fits for word in alike[one]}, notes
+    return shape, {word for masked in fits for word in alike[masked]}, notes
 
 
 def _reading_of_shapes(
     times: Mapping[str, int], delimiter: str, most_codes: int
 ) -> tuple[TextReading | None, set[str], tuple[str, ...]]:
-    """Return what :func:`number_reading` does, of words of which each stands for so many."""
+    """Return what :func:`number_reading` does, from counted words with their digits masked."""
 
     def count(those: Iterable[str]) -> int:
-        return sum(times[one] for one in those)
+        return sum(times[shape] for shape in those)
 
     bare = {word: _bare(word) for word in times}
     if len(currencies("\n".join(bare))) > 1:
-        # Ten dollars and ten euros are no column of numbers until somebody says which it is.
+        # Ten dollars and ten euros are no column of numbers until their currency is stated.
         return None, set(), ()
     units = {unit.casefold() for _, unit in bare.values() if unit}
     if len(units) > 1 or not units <= UNITS or ("%" in units and _some_without(bare)):
-        # 72 kg beside 158 lb is no column of numbers until somebody says which it is, and 12A is a name.
+        # 72 kg beside 158 lb is no column of numbers until its unit is stated, and 12A is a name.
         bare = {word: (core, unit) for word, (core, unit) in bare.items() if not unit}
     cores = {word: core for word, (core, _) in bare.items() if core}
     if any(core[0] == "0" and core[1:].isdecimal() for core in cores.values()):
@@ -356,42 +351,41 @@ def _reading_of_shapes(
     fits = [{word for word, core in cores.items() if style.shape.fullmatch(core)} for style in _STYLES]
     plain, thousands, comma = fits
     notes: tuple[str, ...] = ()
-    # The way that fits more of them counts; a semicolon speaks for decimal commas where both fit the same.
+    # The style that fits more words is taken; a semicolon decides for decimal commas in a tie.
     pointed = thousands | plain
     tie = delimiter != ";" and count(pointed) == count(comma)
     if thousands - plain and (count(pointed) > count(comma) or tie):
-        chosen, kept = _STYLES[1], thousands | plain
+        chosen, fitting = _STYLES[1], thousands | plain
         notes = ("a comma is read as thousands",)
     elif count(comma) > count(plain):
-        chosen, kept = _STYLES[2], comma
+        chosen, fitting = _STYLES[2], comma
         notes = ("a comma is read as the decimal point",)
     else:
-        chosen, kept = _STYLES[0], plain
-    if not kept:
+        chosen, fitting = _STYLES[0], plain
+    if not fitting:
         return None, set(), ()
-    decorations = sorted({piece for word in kept for piece in _decorations(word)})
-    remove = tuple(dict.fromkeys([*decorations, *(one for one in chosen.remove if any(one in cores[w] for w in kept))]))
-    written = [_stripped(cores[word], chosen) for word in kept]
+    decorations = sorted({piece for word in fitting for piece in _decorations(word)})
+    remove = tuple(
+        dict.fromkeys([*decorations, *(piece for piece in chosen.remove if any(piece in cores[w] for w in fitting))])
+    )
+    written = [_stripped(cores[word], chosen) for word in fitting]
     # Where some have no value, tools write codes of kinds as 1.0 and 2.0; of many values some may have decimals.
-    few = count(kept) <= most_codes and all(re.fullmatch(r"[-+]?\d{1,15}(\.0*)?", one) for one in written)
-    whole = few or all(re.fullmatch(r"[-+]?\d{1,18}", one) for one in written)
+    few = count(fitting) <= most_codes and all(re.fullmatch(r"[-+]?\d{1,15}(\.0*)?", number) for number in written)
+    whole = few or all(re.fullmatch(r"[-+]?\d{1,18}", number) for number in written)
     kind = Kind.integer if whole else Kind.number
     if decorations:
-        notes = (*notes, f"without {' and '.join(_NAMES.get(one, repr(one)) for one in decorations)}")
-    return TextReading(kind=kind, remove=remove, decimal=chosen.decimal), kept, notes
+        notes = (*notes, f"without {' and '.join(_NAMES.get(piece, repr(piece)) for piece in decorations)}")
+    return TextReading(kind=kind, remove=remove, decimal=chosen.decimal), fitting, notes
 
 
-def currencies(words: str) -> set[str]:
+def currencies(text: str) -> set[str]:
     """Return the currencies that words name, by sign or by code."""
-    upper = words.upper()
-    return {sign for sign in CURRENCY if sign in words} | {code for code in CURRENCY_CODES if code in upper}
+    upper = text.upper()
+    return {sign for sign in CURRENCY if sign in text} | {code for code in CURRENCY_CODES if code in upper}
 
 
 def _some_without(bare: dict[str, tuple[str, str]]) -> bool:
-    """Check whether a number other than 0 has no unit.
-
-    Beside numbers with a percent sign: is 0.5 a half, or half a percent?
-    """
+    """Check whether a number other than 0 has no unit: beside percent signs 0.5 is ambiguous."""
     return any(core.strip("0.,+-") and not unit for core, unit in bare.values() if core)
 
 
@@ -402,27 +396,27 @@ def _stripped(core: str, style: Style) -> str:
 
 
 def _bare(word: str) -> tuple[str, str]:
-    """A number without what stands around and between its digits, and the unit behind it."""
-    found = _AROUND.fullmatch(word)
-    if not found:
+    """Return a number without decorations around and between its digits, and the unit behind it."""
+    match = _AROUND.fullmatch(word)
+    if not match:
         return "", ""
-    core = found[2]
+    core = match[2]
     if core.startswith("(") and core.endswith(")"):
         core = "-" + core[1:-1]
     for space in _SPACES:
         core = core.replace(space, "")
-    unit = (found[3] or "").strip(CURRENCY)
+    unit = (match[3] or "").strip(CURRENCY)
     return core.strip(CURRENCY + " "), unit
 
 
 def _decorations(word: str) -> set[str]:
-    """The pieces of a word that are no part of the number: currency, unit, spaces inside."""
-    found = _AROUND.fullmatch(word)
-    if not found:
+    """Return the pieces of a word that are no part of the number: currency, unit, spaces inside."""
+    match = _AROUND.fullmatch(word)
+    if not match:
         return set()
-    pieces = {one for one in CURRENCY if one in word} | {one for one in _SPACES if one in word and one != " "}
-    pieces |= {piece.strip() for piece in (found[1], found[3]) if piece and piece.strip(CURRENCY + " ")}
-    if " " in found[2]:
+    pieces = {sign for sign in CURRENCY if sign in word} | {sign for sign in _SPACES if sign in word and sign != " "}
+    pieces |= {piece.strip() for piece in (match[1], match[3]) if piece and piece.strip(CURRENCY + " ")}
+    if " " in match[2]:
         pieces.add(" ")
     return pieces
 
@@ -458,19 +452,16 @@ _YEARS = (1800, 2200)
 
 
 def date_reading(words: Iterable[str]) -> tuple[TextReading | None, set[str], tuple[str, ...]]:
-    """Return the formats under which most of the words are dates, and which those are.
-
-    A few formats in turn may do it.
-    """
+    """Return up to four formats under which most of the words are dates, and these words."""
     text = pl.Series("text", list(words), dtype=pl.String)
     # Few texts hold as many digits as a date; to parse the others sixteen times would take long.
     if text.str.count_matches(r"\d").ge(3).mean() < 0.5:  # type: ignore[operator]
         return None, set(), ()
-    fits = {one: _fitting(text, one) for one in (*_DAYS, *_TIMES)}
+    fits = {form: _fitting(text, form) for form in (*_DAYS, *_TIMES)}
     chosen: list[str] = []
     covered: set[str] = set()
     while len(chosen) < 4:
-        best = max(fits, key=lambda one: len(fits[one] - covered))
+        best = max(fits, key=lambda form: len(fits[form] - covered))
         if not fits[best] - covered:
             break
         chosen.append(best)
@@ -478,11 +469,11 @@ def date_reading(words: Iterable[str]) -> tuple[TextReading | None, set[str], tu
     if not chosen:
         return None, set(), ()
     notes: tuple[str, ...] = ()
-    mirrored = {one: one.replace("%d", "%_").replace("%m", "%d").replace("%_", "%m") for one in chosen}
-    if any(mirror != one and fits.get(mirror) == fits[one] for one, mirror in mirrored.items()):
+    mirrored = {form: form.replace("%d", "%_").replace("%m", "%d").replace("%_", "%m") for form in chosen}
+    if any(mirror != form and fits.get(mirror) == fits[form] for form, mirror in mirrored.items()):
         notes = ("day and month cannot be distinguished; the day is taken first",)
     # A year of two digits first: four digits would also take 20 for the year 20.
-    return TextReading(kind=Kind.date, formats=tuple(sorted(chosen, key=lambda one: "%y" not in one))), covered, notes
+    return TextReading(kind=Kind.date, formats=tuple(sorted(chosen, key=lambda form: "%y" not in form))), covered, notes
 
 
 def _fitting(text: pl.Series, form: str) -> set[str]:
