@@ -26,7 +26,7 @@ from causalveil.schemas.errors import StudyError
 if TYPE_CHECKING:
     from causalveil.flows.run.survey import Survey
     from causalveil.schemas.contract import DataClass
-    from causalveil.tasks.start.recognise import Found
+    from causalveil.tasks.start.recognise import Profile
     from causalveil.tasks.start.roles import Wishes
 
 
@@ -63,7 +63,7 @@ def refuse_unstated(survey: Survey, stated: Mapping[str, str | None]) -> None:
 class Answers:
     """Answers that were given, in a file beside the folder that they are for."""
 
-    def __init__(self, folder: Path, columns: Mapping[str, Found]) -> None:
+    def __init__(self, folder: Path, columns: Mapping[str, Profile]) -> None:
         """Read the answers that were given before about a table with these columns, for this folder."""
         self._path = folder.resolve().parent / f".{folder.resolve().name}.answers.json"
         # Answers about a table of other columns are not read.

@@ -13,10 +13,10 @@ from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.hints import option
 from causalveil.tasks.machine.arrays import values_of
-from causalveil.tasks.start.doubts import Doubts, GivenBy, as_read, constant_within, doubts, given_by, unlike_by_lot
+from causalveil.tasks.start.doubts import Doubts, GivenBy, constant_within, doubts, given_by, unlike_by_lot
 from causalveil.tasks.start.expected import ranked
 from causalveil.tasks.start.options import told_far, told_missing
-from causalveil.tasks.start.recognise import Found
+from causalveil.tasks.start.recognise import Profile, as_read
 from causalveil.tasks.start.roles import Cast, Wishes, cast
 from causalveil.tasks.start.times import ends_by_stem, other_time, times_in_doubt
 
@@ -56,7 +56,7 @@ def without_doubtful(parts: Cast, doubtful: Doubts, wishes: Wishes) -> Cast:
     return replace(parts, covariates=covariates, usable=usable)
 
 
-def _undoubted(parts: Cast, doubtful: Doubts) -> tuple[Found, ...]:
+def _undoubted(parts: Cast, doubtful: Doubts) -> tuple[Profile, ...]:
     """Return the covariates that are not in doubt."""
     return tuple(column for column in parts.covariates if column.name not in doubtful.left_out | doubtful.decide)
 
@@ -194,7 +194,7 @@ def _doubts_of_columns(survey: Survey, parts: Cast, wishes: Wishes) -> Doubts:
     return Doubts(doubtful.left_out, doubtful.decide | later, asked | outcome)
 
 
-def _doubts_of_times(survey: Survey, parts: Cast, event: Found, wishes: Wishes) -> Doubts:
+def _doubts_of_times(survey: Survey, parts: Cast, event: Profile, wishes: Wishes) -> Doubts:
     """Return the columns in doubt by the time and by its event, and other times and events."""
     if wishes.covariates is not None:
         return Doubts({}, {}, {})
@@ -237,7 +237,7 @@ def near_ranges(survey: Survey, parts: Cast, wishes: Wishes) -> tuple[Cast, dict
             if far is not None:
                 reasons[column.name], ends[column.name] = far
 
-    def near(column: Found) -> Found:
+    def near(column: Profile) -> Profile:
         lower, upper = ends.get(column.name, (column.lower, column.upper))
         return replace(column, lower=lower, upper=upper)
 

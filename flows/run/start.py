@@ -55,7 +55,7 @@ from causalveil.tasks.start.doubts import doubts
 from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.expected import expectation, ranked
 from causalveil.tasks.start.options import told_missing
-from causalveil.tasks.start.recognise import Found, Looks, names_kinds
+from causalveil.tasks.start.recognise import Looks, Profile, names_kinds
 from causalveil.tasks.start.roles import Cast, Wishes, cast, column_of, resolved
 from causalveil.tasks.start.stated import misfits, others, told_by_rows
 from causalveil.tasks.start.times import followed_to, key_question, no_event, refuse_no_dates, step_of
@@ -197,7 +197,7 @@ def begin_on_frame(frame: pl.DataFrame, wishes: Wishes) -> tuple[Draft, pl.DataF
     return drafted, rows.drop_nulls([cs.by_name(name) for name in required]) if required else rows
 
 
-def _as_declared(rows: Survey, column: Found) -> pl.Series:
+def _as_declared(rows: Survey, column: Profile) -> pl.Series:
     """Return a column as an extract would: in the type of its kind, without NaN."""
     values = rows.values(column)
     values = values.fill_nan(None) if values.dtype.is_float() else values
@@ -427,7 +427,7 @@ def _constant_in_last_rows(survey: Survey, parts: Cast, repeats: Repeats) -> dic
     return {name: why for name in columns if last[name].n_unique() == 1 and name not in parts.named}
 
 
-def _times_by_name(survey: Survey, parts: Cast) -> list[Found]:
+def _times_by_name(survey: Survey, parts: Cast) -> list[Profile]:
     """Return the numbers without a part in the study whose names are those of times."""
     return [
         column
@@ -438,12 +438,12 @@ def _times_by_name(survey: Survey, parts: Cast) -> list[Found]:
     ]
 
 
-def _repeated(survey: Survey, *columns: Found) -> bool:
+def _repeated(survey: Survey, *columns: Profile) -> bool:
     """Return whether two rows hold the same values of some columns."""
     return bool(survey.frame[[column.source_name for column in columns]].drop_nulls().is_duplicated().any())
 
 
-def _refuse_ids_within(survey: Survey, parts: Cast, times: list[Found]) -> None:
+def _refuse_ids_within(survey: Survey, parts: Cast, times: list[Profile]) -> None:
     """Refuse ids that begin anew in each group, if each id of a group has a time once.
 
     Raises:

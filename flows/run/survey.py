@@ -15,10 +15,9 @@ from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.hints import option
 from causalveil.schemas.warehouse import CsvFiles, DuckDb, ParquetFiles, TableFile, TextReading
 from causalveil.tasks.machine.arrays import values_of
-from causalveil.tasks.start.doubts import as_read
-from causalveil.tasks.start.options import read_as_missing
-from causalveil.tasks.start.recognise import Found, Looks, counted_again, recognise
-from causalveil.tasks.start.roles import USABLE, WHOLE, Cast, Wishes, cast
+from causalveil.tasks.start.options import WHOLE, read_as_missing
+from causalveil.tasks.start.recognise import Looks, Profile, as_read, counted_again, recognise
+from causalveil.tasks.start.roles import USABLE, Cast, Wishes, cast
 from causalveil.tasks.start.stated import stated
 from causalveil.tasks.warehouse.read_files import by_name
 from causalveil.tasks.warehouse.sample import Sample, by_header, sample_of
@@ -35,7 +34,7 @@ class Survey:
     """
 
     sample: Sample
-    columns: dict[str, Found]
+    columns: dict[str, Profile]
     options: dict[str, str | None] = field(default_factory=dict)
 
     @property
@@ -43,15 +42,15 @@ class Survey:
         """The rows of the sample, columns under their names in the source."""
         return self.sample.frame
 
-    def values(self, column: Found) -> pl.Series:
+    def values(self, column: Profile) -> pl.Series:
         """Return a column as its reading makes it."""
         return as_read(self.frame, column)
 
-    def ids(self, unit: Found) -> pl.Series:
+    def ids(self, unit: Profile) -> pl.Series:
         """Return the units' ids of all rows that have one."""
         return values_of(self.frame, unit.source_name).drop_nulls()
 
-    def on(self, frame: pl.DataFrame, columns: dict[str, Found] | None = None) -> Survey:
+    def on(self, frame: pl.DataFrame, columns: dict[str, Profile] | None = None) -> Survey:
         """Return the survey with other rows, and with other columns where these are given."""
         return replace(
             self, sample=replace(self.sample, frame=frame), columns=self.columns if columns is None else columns
@@ -88,7 +87,7 @@ def _tidy(name: str) -> str:
 
 def survey_of(sample: Sample, as_text: Collection[str] | None = None) -> Survey:
     """Return a sample with its columns recognised; ``as_text`` as of :func:`survey`."""
-    remaining, columns, series = sample.frame.get_columns()[::-1], dict[str, Found](), list[pl.Series]()
+    remaining, columns, series = sample.frame.get_columns()[::-1], dict[str, Profile](), list[pl.Series]()
     of_text, separator = isinstance(sample.source, CsvFiles) and as_text is not None, _separator(sample)
     # Text is let go column by column.
     sample = replace(sample, frame=sample.frame.clear())
@@ -180,7 +179,7 @@ def rows_that_count(survey: Survey, parts: Cast, wishes: Wishes) -> tuple[Survey
         raise DataError("no row has a unit, a treatment and an outcome; are the right columns named?")
     # Counts of missing values stay those of all rows, which the extract meets.
     of_all_rows = {column.name for column in (*needed, parts.unit, parts.treatment, parts.outcome)}
-    series, columns = list[pl.Series](), dict[str, Found]()
+    series, columns = list[pl.Series](), dict[str, Profile]()
     for name, column in survey.columns.items():
         values = values_of(survey.frame, column.source_name)
         of_text = isinstance(survey.sample.source, CsvFiles) and isinstance(column.reading, TextReading)

@@ -21,9 +21,16 @@ import polars as pl
 
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.hints import HIGH, LOW, option
-from causalveil.schemas.warehouse import TextReading
 from causalveil.tasks.machine.arrays import FloatArray, values_of
-from causalveil.tasks.start.recognise import MOST_LEVELS, MOST_PLACES, Found, Looks, names_kinds
+from causalveil.tasks.start.recognise import (
+    MOST_LEVELS,
+    MOST_PLACES,
+    Looks,
+    Profile,
+    as_read,
+    holds_code,
+    names_kinds,
+)
 from causalveil.tasks.start.words import (
     AFTER,
     BEFORE,
@@ -39,7 +46,6 @@ from causalveil.tasks.start.words import (
     spoken,
     stems,
 )
-from causalveil.tasks.warehouse.values import read_text
 
 # Fewer rows than this show nothing: small integers are often all distinct.
 FEWEST_ROWS = 20
@@ -115,10 +121,10 @@ class Doubts:
 
 def doubts(
     frame: pl.DataFrame,
-    candidates: tuple[Found, ...],
-    unit: Found,
-    treatment: Found,
-    outcome: Found,
+    candidates: tuple[Profile, ...],
+    unit: Profile,
+    treatment: Profile,
+    outcome: Profile,
     data_class: DataClass,
     levels: Mapping[str, tuple[str, ...]],
     ranges: Collection[str] = (),
@@ -186,7 +192,7 @@ def doubts(
     return Doubts(left_out, decide, asked)
 
 
-def given_by(frame: pl.DataFrame, columns: Iterable[Found], unit: Found, treatment: Found) -> GivenBy | None:
+def given_by(frame: pl.DataFrame, columns: Iterable[Profile], unit: Profile, treatment: Profile) -> GivenBy | None:
     """Return the column whose groups were treated whole; None if there is none.
 
     Treatment is constant within its groups, which is no accident, and each arm has several groups. Of several such
@@ -228,7 +234,7 @@ def given_by(frame: pl.DataFrame, columns: Iterable[Found], unit: Found, treatme
     return min(groupings, key=lambda grouping: (grouping.number, grouping.column), default=None)
 
 
-def constant_within(frame: pl.DataFrame, group: Found, columns: Iterable[Found]) -> dict[str, int]:
+def constant_within(frame: pl.DataFrame, group: Profile, columns: Iterable[Profile]) -> dict[str, int]:
     """Return columns that are constant within groups, with the degrees of freedom of each."""
     rows = pl.DataFrame({"": as_read(frame, group), **{column.name: as_read(frame, column) for column in columns}})
     most = rows.drop_nulls("").group_by("").agg(pl.all().drop_nulls().n_unique()).drop("").max()
@@ -244,15 +250,7 @@ def _shuffled(groups: pl.DataFrame) -> bool:
     return int((arms != arms.shift(1)).sum()) * SWITCHES >= len(groups)
 
 
-def as_read(frame: pl.DataFrame, column: Found) -> pl.Series:
-    """Return the values of a column as its reading makes them."""
-    values = values_of(frame, column.source_name)
-    if isinstance(column.reading, TextReading) and values.dtype == pl.String:
-        return read_text(values, column.reading)[0].alias("values")
-    return values
-
-
-def _name_of_units(column: Found, values: pl.Series, frame: pl.DataFrame, unit: Found) -> str | None:
+def _name_of_units(column: Profile, values: pl.Series, frame: pl.DataFrame, unit: Profile) -> str | None:
     """Say why a column identifies rows or units; None if it does not."""
     if column.looks is not Looks.number or not column.whole or len(values) < FEWEST_ROWS or values.null_count():
         return None
@@ -271,7 +269,7 @@ def _name_of_units(column: Found, values: pl.Series, frame: pl.DataFrame, unit: 
     return None
 
 
-def _moment(column: Found, values: pl.Series) -> str | None:
+def _moment(column: Profile, values: pl.Series) -> str | None:
     """Say how a column of numbers encodes moments; None if it holds none."""
     if column.looks is not Looks.number:
         return None
@@ -301,7 +299,7 @@ def _calendar(values: pl.Series) -> bool:
     return False
 
 
-def _after(column: Found, outcome: Found) -> str | None:
+def _after(column: Profile, outcome: Profile) -> str | None:
     """Say by which word of its name a column may be measured after treatment; None if by none."""
     if re.search(BEFORE, spoken(column.name)):
         return None
@@ -315,7 +313,7 @@ def _after(column: Found, outcome: Found) -> str | None:
     return None
 
 
-def _of_one_arm(frame: pl.DataFrame, column: Found, treatment: Found) -> str | None:
+def _of_one_arm(frame: pl.DataFrame, column: Profile, treatment: Profile) -> str | None:
     """Say that a value occurs in one arm alone, as a consequence of treatment does; else None.
 
     Null is a value as well: amounts of smoking are recorded of smokers. That all m rows of a value are of an arm with a
@@ -334,7 +332,7 @@ def _of_one_arm(frame: pl.DataFrame, column: Found, treatment: Found) -> str | N
     return None
 
 
-def _of_one_outcome(frame: pl.DataFrame, column: Found, outcome: Found) -> str | None:
+def _of_one_outcome(frame: pl.DataFrame, column: Profile, outcome: Profile) -> str | None:
     """Say that all rows of a value have the rarer outcome, as no wage means no work; else None.
 
     A value that never meets the rarer outcome proves little.
@@ -354,7 +352,7 @@ def _of_one_outcome(frame: pl.DataFrame, column: Found, outcome: Found) -> str |
 
 
 def _of_groups(
-    column: Found, values: pl.Series, stems_by_name: Mapping[str, tuple[str, str]], levels: Mapping[str, object]
+    column: Profile, values: pl.Series, stems_by_name: Mapping[str, tuple[str, str]], levels: Mapping[str, object]
 ) -> str | None:
     """Say that whole numbers without stated levels are ids of groups, by their name; else None."""
     name = spoken(stems_by_name.get(column.name, (column.name, ""))[0])
@@ -365,7 +363,7 @@ def _of_groups(
     return f"ids of groups, judging by its name, not a quantity: {option('levels')} says which count"
 
 
-def _weighs_rows(column: Found, values: pl.Series | None) -> str | None:
+def _weighs_rows(column: Profile, values: pl.Series | None) -> str | None:
     """Say that a column may hold survey weights, by its name or its size; else None."""
     if column.looks is not Looks.number:
         return None
@@ -380,7 +378,7 @@ def _weighs_rows(column: Found, values: pl.Series | None) -> str | None:
     return f"a survey's weight of each row by its name, it seems: {advice}"
 
 
-def _codes(column: Found, secret: bool) -> str | None:
+def _codes(column: Profile, secret: bool) -> str | None:
     """Say that whole numbers are, or may be, category codes; None if they seem not to be."""
     as_levels = option(levels={column.name: ["1", "2", "3"] if secret else list(map(str, column.levels))})
     if column.of_kinds:
@@ -398,7 +396,7 @@ _MONTHS = "|".join(("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep
 _MADE_DATE = re.compile(rf"(?i)(\d{{1,2}})-({_MONTHS})|({_MONTHS})-(\d{{2}})")
 
 
-def _bands_made_dates(column: Found) -> str | None:
+def _bands_made_dates(column: Profile) -> str | None:
     """Say that a level may be a band such as 10-14 that a spreadsheet made a date; else None."""
     levels = [level for level in column.levels if isinstance(level, str)]
     dates = [word for word in levels if _MADE_DATE.fullmatch(word)]
@@ -414,17 +412,8 @@ def _bands_made_dates(column: Found) -> str | None:
 BY_LOT = 1e-3
 
 
-def holds_code(values: pl.Series, code: object) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Return which rows hold a code; in files of statistics programs 1 is stored as 1.0."""
-    if isinstance(code, int | float) and (values.dtype.is_numeric() or values.dtype == pl.Boolean):
-        same = values.cast(pl.Float64) == float(code)
-    else:
-        same = values.cast(pl.String) == str(code)
-    return np.asarray(same.fill_null(value=False).to_numpy(), dtype=bool)
-
-
 def unlike_by_lot(
-    frame: pl.DataFrame, covariates: Iterable[Found], treatment: Found, treated: object
+    frame: pl.DataFrame, covariates: Iterable[Profile], treatment: Profile, treated: object
 ) -> dict[str, str]:
     """Return covariates in which arms differ by more than randomisation explains.
 
@@ -456,7 +445,7 @@ def unlike_by_lot(
     return {name: sentence for name, score in z.items() if tests * math.erfc(score / math.sqrt(2)) < BY_LOT}
 
 
-def _too_many_kinds(column: Found, values: pl.Series | None, stated: Collection[str]) -> str | None:
+def _too_many_kinds(column: Profile, values: pl.Series | None, stated: Collection[str]) -> str | None:
     """Say that a column holds codes of more categories than a draft lists; None if it does not."""
     if column.looks is not Looks.number or column.distinct <= MOST_PLACES or column.name in stated:
         return None
@@ -470,7 +459,7 @@ def _too_many_kinds(column: Found, values: pl.Series | None, stated: Collection[
     )
 
 
-def _like_codes(column: Found) -> bool:
+def _like_codes(column: Profile) -> bool:
     """Check whether a column has few distinct whole numbers and a name for categories."""
     return (
         column.whole and 3 <= column.distinct <= MOST_LEVELS and re.search(CODE_NAME, spoken(column.name)) is not None
@@ -480,9 +469,9 @@ def _like_codes(column: Found) -> bool:
 def _told_by_values(
     columns: Mapping[str, FloatArray],
     alike: Mapping[str, float],
-    candidates: tuple[Found, ...],
-    treatment: Found,
-    outcome: Found,
+    candidates: tuple[Profile, ...],
+    treatment: Profile,
+    outcome: Profile,
 ) -> dict[str, str]:
     """Find copies and parts of the outcome, columns that determine the arm, and duplicates.
 
@@ -513,7 +502,10 @@ def _told_by_values(
 
 
 def _close(
-    columns: Mapping[str, FloatArray], alike: Mapping[str, float], candidates: Iterable[Found], outcome: Found
+    columns: Mapping[str, FloatArray],
+    alike: Mapping[str, float],
+    candidates: Iterable[Profile],
+    outcome: Profile,
 ) -> dict[str, str]:
     """Find columns that follow the outcome closely: by numbers, by zeros, or by few categories."""
     results, correlations, of_zeros = columns[outcome.name], dict[str, float](), dict[str, float]()
@@ -571,7 +563,7 @@ def _others(names: list[str], name: str) -> str:
     return " and ".join(others) if others else "a constant"
 
 
-def _numbers(frame: pl.DataFrame, column: Found) -> FloatArray:
+def _numbers(frame: pl.DataFrame, column: Profile) -> FloatArray:
     """Return a column as numbers, words by their place in the alphabet, nulls as NaN."""
     values = as_read(frame, column)
     if values.dtype == pl.String or values.dtype.base_type() in (pl.Categorical, pl.Enum):
@@ -603,7 +595,7 @@ def _ranked(values: FloatArray) -> tuple[FloatArray, int]:
     return places, 1 + int(np.count_nonzero(ranked[1:] != ranked[:-1]))
 
 
-def _ranges_apart(values: FloatArray, groups: FloatArray, grouping: Found) -> bool:
+def _ranges_apart(values: FloatArray, groups: FloatArray, grouping: Profile) -> bool:
     """Check whether a few groups have ranges of ``values`` that do not overlap."""
     if grouping.distinct > MOST_LEVELS:
         return False
@@ -642,7 +634,7 @@ def _summands(columns: dict[str, FloatArray], results: FloatArray) -> list[str]:
     return parts if len(parts) > 1 else []
 
 
-def _indicators(candidates: list[Found], columns: Mapping[str, FloatArray]) -> dict[str, str]:
+def _indicators(candidates: list[Profile], columns: Mapping[str, FloatArray]) -> dict[str, str]:
     """Find columns beside indicators of their values, as "educ" and "educ1".
 
     Indicators of levels are left out; for other codes the column is, and the first indicator if all are there.
@@ -692,13 +684,13 @@ def _derived(name: str, stem: str) -> bool:
     return stem.casefold() in name.casefold() and len(name) > len(stem)
 
 
-def _twins(candidates: list[Found], columns: Mapping[str, FloatArray]) -> dict[str, str]:
+def _twins(candidates: list[Profile], columns: Mapping[str, FloatArray]) -> dict[str, str]:
     """Find columns that repeat another: in its or other codes, as its square or logarithm.
 
     Of two such columns the first is taken, or the one whose name the other contains.
     """
     reasons: dict[str, str] = {}
-    first_columns: list[Found] = []
+    first_columns: list[Profile] = []
     for column in sorted(candidates, key=lambda found: len(found.name)):
         values = columns[column.name]
         for earlier_column in first_columns:

@@ -18,8 +18,9 @@ from causalveil.schemas.contract import DataClass
 from causalveil.schemas.hints import HIGH, LOW, option
 from causalveil.schemas.warehouse import Kind, TextReading
 from causalveil.tasks.start.doubts import Doubts, GivenBy
-from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
-from causalveil.tasks.start.roles import USABLE, WHOLE, Cast, Value, Wishes
+from causalveil.tasks.start.options import stored
+from causalveil.tasks.start.recognise import MOST_LEVELS, Looks, Profile
+from causalveil.tasks.start.roles import USABLE, Cast, Value, Wishes
 from causalveil.tasks.start.times import asked_times, declared_event, declared_time
 from causalveil.tasks.start.words import AFTER, comment, entry, flow, scalar, spoken
 
@@ -78,7 +79,7 @@ class Repeats:
 
 
 def draft(
-    columns: dict[str, Found],
+    columns: dict[str, Profile],
     parts: Cast,
     wishes: Wishes,
     source: dict[str, Any],
@@ -164,7 +165,7 @@ def _which_counts(parts: Cast) -> tuple[tuple[str, str], ...]:
     return ((parts.outcome.name, f"the answer is of the share with '{yes}'; {option(counted=no)} counts the other"),)
 
 
-def _why_unused(column: Found) -> str:
+def _why_unused(column: Profile) -> str:
     if column.looks is Looks.date and re.search(AFTER, spoken(column.name)):
         return "a date that may come after treatment, as its name says"
     if column.looks is Looks.date:
@@ -198,7 +199,7 @@ def _counted(parts: Cast, wishes: Wishes) -> tuple[str, ...]:
 
 
 def _declaration(
-    column: Found, parts: Cast, wishes: Wishes, step: float
+    column: Profile, parts: Cast, wishes: Wishes, step: float
 ) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     """Return a column's declaration in the contract, and notes; None if only the owner knows it."""
     in_the_question = column.name in (parts.treatment.name, parts.outcome.name) or column == parts.event
@@ -214,7 +215,7 @@ def _declaration(
         upper = wishes.ranges[column.name][1] if column.name in wishes.ranges else wishes.horizon
         return declared_time(upper, trial=wishes.trial, step=step) | nulls, ("longer times are at risk to the end",)
     if parts.event is not None and column.name == parts.event.name:
-        levels, names = wishes.levels.get(column.name), _names(column, wishes)
+        levels, names = wishes.levels.get(column.name), wishes.stated.names_of(column.name)
         codes = declared_event(column, wishes.censored, levels, names, secret=wishes.data_class is DataClass.sensitive)
         return codes | nulls, ("what ended the times",)
     if column.name == parts.outcome.name and parts.outcome_codes is not None:
@@ -238,17 +239,17 @@ def _declaration(
     return {"lower": lower, "upper": upper} | nulls, (f"range {FROM_DATA}",)
 
 
-def _of_kinds(column: Found, declared: tuple[dict[str, Any], tuple[str, ...]] | None) -> bool:
+def _of_kinds(column: Profile, declared: tuple[dict[str, Any], tuple[str, ...]] | None) -> bool:
     return asks_for_levels(column) if declared is None else "levels" in declared[0]
 
 
-def asks_for_levels(column: Found) -> bool:
+def asks_for_levels(column: Profile) -> bool:
     """Check whether a covariate holds words or category codes, whose list is the owner's."""
     holds_words = column.looks in (Looks.binary, Looks.category) and isinstance(column.values[0], str)
     return (holds_words and set(column.values) != {"yes", "no"}) or column.of_kinds
 
 
-def _levels(column: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+def _levels(column: Profile, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     if wishes.data_class is DataClass.sensitive:
         return None
     if not column.of_kinds:
@@ -262,19 +263,10 @@ def _levels(column: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[
     return {"levels": list(column.levels)} | nulls, (f"levels {FROM_DATA}", question)
 
 
-def _said_levels(column: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _said_levels(column: Profile, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return levels that an option declared, with their names."""
     stated = wishes.levels[column.name]
-    whole = column.looks is Looks.number or (
-        bool(column.values) and all(isinstance(value, int) for value in column.values)
-    )
-    # Truth values are stored as 0 and 1, too.
-    truth = {"true": 1, "false": 0}
-    levels: list[Value] = (
-        [truth.get(level.casefold(), level) if not WHOLE.fullmatch(level) else int(level) for level in stated]
-        if whole
-        else list(stated)
-    )
+    levels = [stored(column, level) for level in stated]
     listed = {"levels": _with_names(column, stated, levels, wishes)}
     if wishes.data_class is DataClass.sensitive:
         # A draft must not reveal other values of the rows.
@@ -284,16 +276,11 @@ def _said_levels(column: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[
     return listed | ({} if complete else {"others": "other"}) | nulls, ()
 
 
-def _names(column: Found, wishes: Wishes) -> dict[str, str]:
-    """Return the names that an option gave to levels, by the levels as text."""
-    return dict(zip(wishes.levels.get(column.name, ()), wishes.level_names.get(column.name, ()), strict=False))
-
-
 def _with_names(
-    column: Found, stated: Sequence[str], levels: Sequence[Value], wishes: Wishes
+    column: Profile, stated: Sequence[str], levels: Sequence[Value], wishes: Wishes
 ) -> dict[str, Value] | list[Value]:
     """Return levels as a contract has them: a mapping of names where each has one, else a list."""
-    names = _names(column, wishes)
+    names = wishes.stated.names_of(column.name)
     if any(word not in names for word in stated):
         return list(levels)
     return {names[word]: level for word, level in zip(stated, levels, strict=True)}
@@ -427,7 +414,7 @@ def _newest(wishes: Wishes) -> list[str]:
 def _study(
     parts: Cast,
     wishes: Wishes,
-    covariates: Iterable[Found],
+    covariates: Iterable[Profile],
     counted: tuple[str, ...],
     doubtful: Doubts,
     expect: Mapping[str, float],
@@ -499,7 +486,7 @@ def _covariates(names: list[str], doubtful: Doubts, parts: Cast) -> list[str]:
 _AGE = re.compile(r"(^|_)age($|_)", re.IGNORECASE)
 
 
-def _terms(covariates: Iterable[Found]) -> list[str]:
+def _terms(covariates: Iterable[Profile]) -> list[str]:
     """Offer the square of an age, as a comment."""
     ages = [column.name for column in covariates if column.looks is Looks.number and _AGE.search(column.name)]
     if not ages or not ages[0].isidentifier():
@@ -566,7 +553,7 @@ def _unrecorded(parts: Cast, counted: tuple[str, ...]) -> list[str]:
     return lines
 
 
-def _taken(columns: dict[str, Found], parts: Cast, clusters: GivenBy | None) -> list[Found]:
+def _taken(columns: dict[str, Profile], parts: Cast, clusters: GivenBy | None) -> list[Profile]:
     named = None if clusters is None else clusters.column
     return [
         column for column in columns.values() if column.looks in _READ or column == parts.unit or column.name == named
@@ -574,7 +561,7 @@ def _taken(columns: dict[str, Found], parts: Cast, clusters: GivenBy | None) -> 
 
 
 def _source(
-    columns: dict[str, Found], parts: Cast, wishes: Wishes, source: dict[str, Any], clusters: GivenBy | None
+    columns: dict[str, Profile], parts: Cast, wishes: Wishes, source: dict[str, Any], clusters: GivenBy | None
 ) -> str:
     counted = _counted(parts, wishes)
     required = [column.name for column in (parts.unit, *parts.recorded) if column.nulls and column.name not in counted]

@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.start.doubts import as_read, holds_code
-from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
+from causalveil.tasks.start.recognise import MOST_LEVELS, Looks, Profile, as_read, holds_code
 from causalveil.tasks.start.roles import Cast, Wishes
 from causalveil.tasks.start.words import spoken
 
@@ -26,7 +25,7 @@ OFTEN = re.compile(
 )
 
 
-def ranked(columns: Iterable[Found], outcome: Found) -> tuple[Found, ...]:
+def ranked(columns: Iterable[Profile], outcome: Profile) -> tuple[Profile, ...]:
     """Return covariates in the order in which a small budget would take them, without values.
 
     First baseline values of the outcome, whose names contain the outcome's; then frequent confounders by name; among
@@ -34,7 +33,7 @@ def ranked(columns: Iterable[Found], outcome: Found) -> tuple[Found, ...]:
     """
     stem = re.sub(r"[\W_\d]+", "", outcome.name).casefold()
 
-    def key(column: Found) -> tuple[int, int]:
+    def key(column: Profile) -> tuple[int, int]:
         plain = re.sub(r"[\W_\d]+", "", column.name).casefold()
         before = len(stem) > 1 and stem in plain
         often = OFTEN.search(spoken(column.name)) is not None
@@ -43,7 +42,7 @@ def ranked(columns: Iterable[Found], outcome: Found) -> tuple[Found, ...]:
     return tuple(sorted(columns, key=key))
 
 
-def _columns(column: Found) -> int:
+def _columns(column: Profile) -> int:
     """Return about how many columns of the design a covariate takes."""
     levels = len(column.levels) if column.of_kinds else len(column.values) if column.looks is Looks.category else 0
     return max(levels - 1, 1) + bool(column.nulls)
@@ -88,7 +87,7 @@ def _outcome(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> FloatArray:
 
 
 def _of_covariates(
-    frame: pl.DataFrame, covariates: Sequence[Found], in_arm: Sequence[np.ndarray], y: FloatArray
+    frame: pl.DataFrame, covariates: Sequence[Profile], in_arm: Sequence[np.ndarray], y: FloatArray
 ) -> dict[str, float]:
     """Return facts of covariates, as :func:`facts_of`, and their spread; empty of few rows."""
     rows_in = np.flatnonzero(np.any(in_arm, axis=0))
@@ -139,7 +138,7 @@ def facts_of(x: FloatArray, arms: FloatArray, y: FloatArray) -> dict[str, float]
     return facts
 
 
-def _is_number(column: Found) -> bool:
+def _is_number(column: Profile) -> bool:
     return column.looks is Looks.number and not column.of_kinds
 
 

@@ -20,9 +20,10 @@ from causalveil.schemas.hints import HIGH, LOW, option
 from causalveil.schemas.warehouse import TextReading
 from causalveil.schemas.where import Operator
 from causalveil.tasks.machine.arrays import named, values_of
-from causalveil.tasks.start.recognise import TYPED_FORMATS, Found, Looks, as_read, recognise
+from causalveil.tasks.start.recognise import TYPED_FORMATS, Looks, Profile, recognise, respelt
 
 MEASURES = ("difference", "ratio", "odds_ratio")
+WHOLE = re.compile(r"[-+]?\d{1,18}")
 _COMPARED = re.compile(r"\s*(==|!=|<=|>=|<|>|=)\s*(.+)|\s+(not in|in)\s+(.+)")
 
 
@@ -37,16 +38,16 @@ class StatedLevels:
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ranges: Collection[str] = ()
 
-    def of(self, column: str) -> dict[str, str]:
+    def names_of(self, column: str) -> dict[str, str]:
         """Return the names of a column's levels, by the levels as text."""
         return dict(zip(self.levels.get(column, ()), self.names.get(column, ()), strict=False))
 
     def meant(self, column: str, word: str) -> str:
         """Return the level, as text, that a word names; the word itself if it names none."""
-        named = {name.casefold(): level for level, name in self.of(column).items()}
+        named = {name.casefold(): level for level, name in self.names_of(column).items()}
         return named.get(" ".join(word.split()).casefold(), word.strip())
 
-    def as_levels(self, column: Found) -> bool:
+    def as_levels(self, column: Profile) -> bool:
         """Return whether a draft declares a column of numbers by levels."""
         return column.name in self.levels or (
             column.of_kinds and bool(column.levels) and column.name not in self.ranges
@@ -54,7 +55,7 @@ class StatedLevels:
 
 
 def condition(
-    columns: Mapping[str, Found],
+    columns: Mapping[str, Profile],
     text: str,
     taken: Collection[str],
     data_class: DataClass,
@@ -107,7 +108,7 @@ def after_name(text: str, name: str) -> tuple[str, str] | None:
     return None if read is None else (read[1] or read[3], read[2] or read[4])
 
 
-def _number(column: Found, word: str) -> float:
+def _number(column: Profile, word: str) -> float:
     try:
         value = float(word)
     except ValueError:
@@ -115,38 +116,38 @@ def _number(column: Found, word: str) -> float:
     return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
 
-def _named(column: Found, word: str, stated: StatedLevels) -> Any:
+def _named(column: Profile, word: str, stated: StatedLevels) -> Any:
     """Return a level as the draft has it: its name, or the level itself where it has none.
 
     Raises:
         StudyError: the draft declares no such level.
     """
-    levels, names = stated.levels.get(column.name, tuple(map(str, column.levels))), stated.of(column.name)
+    levels, names = stated.levels.get(column.name, tuple(map(str, column.levels))), stated.names_of(column.name)
     level = stated.meant(column.name, word)
-    spelt = level if column.looks is Looks.number else as_read(column, (level,))[0]
+    spelt = level if column.looks is Looks.number else respelt(column, (level,))[0]
     declared = {name.casefold(): name for name in levels}.get(spelt.casefold())
     if declared is None and word.casefold() == OTHER:
         return OTHER
     if declared is None:
         shown = ", ".join(f"'{names.get(level, level)}'" for level in levels)
         raise StudyError(f"{option('where')}: '{word}' is no level of column '{column.name}'; there are {shown}")
-    whole = column.looks is Looks.number or (
-        bool(column.values) and all(isinstance(value, int) for value in column.values)
-    )
-    return names.get(declared) or (_code(declared) if whole else declared)
+    return names.get(declared) or stored(column, declared)
 
 
-def _code(word: str) -> int | str:
-    truth = {"true": 1, "false": 0}
-    return truth.get(word.casefold(), int(word) if re.fullmatch(r"[-+]?\d{1,18}", word) else word)
+def stored(column: Profile, level: str) -> str | int:
+    """Return a level as rows store it: of whole numbers an integer, of truth values 0 or 1."""
+    whole = bool(column.values) and all(isinstance(value, int) for value in column.values)
+    if column.looks is not Looks.number and not whole:
+        return level
+    return {"true": 1, "false": 0}.get(level.casefold(), int(level) if WHOLE.fullmatch(level) else level)
 
 
-def _levels(column: Found, words: list[str], data_class: DataClass) -> list[Any]:
+def _levels(column: Profile, words: list[str], data_class: DataClass) -> list[Any]:
     """Return words as the draft reads them; of sensitive data unknown words stay as written."""
     codes = {str(value).casefold(): value for value in column.values}
     read = []
     for word in words:
-        spelt = as_read(column, (word,))[0] if column.values and isinstance(column.values[0], str) else word
+        spelt = respelt(column, (word,))[0] if column.values and isinstance(column.values[0], str) else word
         value = codes.get(str(spelt).casefold())
         if value is None and (data_class is not DataClass.sensitive or not isinstance(column.values[0], str)):
             shown = ", ".join(f"'{code}'" for code in column.values)
@@ -156,7 +157,7 @@ def _levels(column: Found, words: list[str], data_class: DataClass) -> list[Any]
     return read
 
 
-def groups(column: Found, taken: Collection[str], *, has_levels: bool) -> Found:
+def groups(column: Profile, taken: Collection[str], *, has_levels: bool) -> Profile:
     """Return the column whose levels are subgroups.
 
     ``has_levels``: whether a draft declares a column of numbers by levels.
@@ -250,7 +251,7 @@ def far_from_rest(values: pl.Series) -> tuple[list[float], tuple[float, float]] 
     return (far, (rest[0], rest[-1])) if far else None
 
 
-def told_far(column: Found, values: pl.Series) -> tuple[str, tuple[float, float]] | None:
+def told_far(column: Profile, values: pl.Series) -> tuple[str, tuple[float, float]] | None:
     """Say which values of a column lie far from all others, and return the range of the others."""
     if column.looks is not Looks.number or not values.dtype.is_numeric():
         return None
@@ -270,7 +271,7 @@ def told_far(column: Found, values: pl.Series) -> tuple[str, tuple[float, float]
     ), (lower, upper)
 
 
-def told_missing(column: Found, values: pl.Series) -> str | None:
+def told_missing(column: Profile, values: pl.Series) -> str | None:
     """Say that numbers of a column may be codes of missing values, and what to do; else None."""
     if column.looks is not Looks.number or not values.dtype.is_numeric():
         return None
@@ -283,8 +284,11 @@ def told_missing(column: Found, values: pl.Series) -> str | None:
 
 
 def read_as_missing(
-    frame: pl.DataFrame, columns_by_name: Mapping[str, Found], missing: Mapping[str, Iterable[str]], delimiter: str
-) -> tuple[pl.DataFrame, dict[str, Found]]:
+    frame: pl.DataFrame,
+    columns_by_name: Mapping[str, Profile],
+    missing: Mapping[str, Iterable[str]],
+    delimiter: str,
+) -> tuple[pl.DataFrame, dict[str, Profile]]:
     """Return rows and columns in which codes of missing values are nulls.
 
     Args:
@@ -323,7 +327,7 @@ def _is_one(text: pl.Series, words: tuple[str, ...]) -> pl.Series:
     return same.fill_null(value=False)
 
 
-def _reading(now: Found, spelt: tuple[str, ...]) -> TextReading:
+def _reading(now: Profile, spelt: tuple[str, ...]) -> TextReading:
     if isinstance(now.reading, TextReading):
         return now.reading.model_copy(update={"nulls": tuple(dict.fromkeys((*now.reading.nulls, *spelt)))})
     column = None if now.name == now.source_name else now.source_name

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+import numpy as np
 import polars as pl
 
 from causalveil.schemas.admission import whole_values
 from causalveil.schemas.warehouse import Kind, TextReading
+from causalveil.tasks.machine.arrays import values_of
 from causalveil.tasks.start.words import (
     AMOUNT_WORD,
     COUNTED_NAME,
@@ -26,7 +28,7 @@ from causalveil.tasks.start.words import (
     number_reading,
     spoken,
 )
-from causalveil.tasks.warehouse.values import said, value_of
+from causalveil.tasks.warehouse.values import read_text, said, value_of
 
 MOST_LEVELS = 30
 # The longest list of places' codes: FIPS codes of the states and territories of the United States.
@@ -55,8 +57,8 @@ class Looks(StrEnum):
 
 
 @dataclass(frozen=True)
-class Found:
-    """One column of a sample.
+class Profile:
+    """What a column of a sample holds.
 
     Attributes:
         name: as contract and study will call it.
@@ -114,7 +116,7 @@ def _most(name: str) -> int:
 TYPED_FORMATS = {Kind.date: ("%Y-%m-%d",), Kind.timestamp: ("%Y-%m-%d %H:%M:%S%.f",)}
 
 
-def recognise(name: str, values: pl.Series, *, delimiter: str = ",") -> Found:
+def recognise(name: str, values: pl.Series, *, delimiter: str = ",") -> Profile:
     """Return a column with what it holds.
 
     Args:
@@ -138,14 +140,14 @@ def recognise(name: str, values: pl.Series, *, delimiter: str = ",") -> Found:
         return _typed(tidy, name, values, kind, Looks.date, len(values), values.null_count())
     looks_of_type = Looks.duration if values.dtype == pl.Duration else Looks.unread
     looks = Looks.empty if values.null_count() == len(values) else looks_of_type
-    return Found(tidy, name, looks, Kind.text, values.null_count(), 0)
+    return Profile(tidy, name, looks, Kind.text, values.null_count(), 0)
 
 
-def _number(name: str, source_name: str, values: pl.Series) -> Found:
+def _number(name: str, source_name: str, values: pl.Series) -> Profile:
     """Return a column of numbers: integers by type, or by value where few differ."""
     given = values.fill_nan(None) if values.dtype.is_float() else values
     if given.dtype.is_float() and bool(given.is_infinite().any()):
-        return Found(
+        return Profile(
             name, source_name, Looks.infinite, _as_typed(name, source_name, Kind.number), given.null_count(), 0
         )
     whole = whole_values(given)
@@ -176,7 +178,7 @@ def _moments(name: str, whole: pl.Series) -> bool:
     return any(_EPOCH[0] * part <= lower and upper <= _EPOCH[1] * part for part in parts)
 
 
-def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Looks, rows: int, nulls: int) -> Found:
+def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Looks, rows: int, nulls: int) -> Profile:
     """Return a column whose kind is known.
 
     Args:
@@ -198,7 +200,7 @@ def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Lo
     if looks is Looks.number or few:
         numbers = seen.cast(pl.Float64)
         ends = (float(numbers.min() or 0.0), float(numbers.max() or 0.0))  # type: ignore[arg-type]
-    return Found(
+    return Profile(
         name,
         source_name,
         looks,
@@ -212,7 +214,7 @@ def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Lo
     )
 
 
-def counted_again(first: Found, values: pl.Series) -> Found:
+def counted_again(first: Profile, values: pl.Series) -> Profile:
     """Return a column of numbers or dates that were text, for some of its rows.
 
     Args:
@@ -232,7 +234,7 @@ def _as_typed(name: str, source_name: str, kind: Kind) -> Kind | TextReading:
     return TextReading(kind=kind, column=column, formats=TYPED_FORMATS.get(kind, ()))
 
 
-def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Found:
+def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Profile:
     """Recognise a column of text by its distinct texts and their counts."""
     rows = len(values)
     texts = values.drop_nulls().value_counts(sort=True, name="times")
@@ -245,7 +247,7 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
     plain = TextReading(kind=Kind.text, column=column, nulls=nothing)
     nulls = rows - int(texts_held["times"].sum())
 
-    def read(reading: TextReading, looks: Looks, notes: tuple[str, ...]) -> Found:
+    def read(reading: TextReading, looks: Looks, notes: tuple[str, ...]) -> Profile:
         """Return the column as its reading makes it, as an extract will."""
         made = texts_held.select("times", value=value_of(said(reading), reading))
         without = rows - int(made.filter(pl.col("value").is_not_null())["times"].sum())
@@ -258,7 +260,7 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
     words = dict(zip(texts_held["text"].to_list(), texts_held["times"].to_list(), strict=True))
     if len(words) <= 1:
         looks = Looks.constant if words else Looks.empty
-        return Found(name, source_name, looks, plain, nulls, len(words))
+        return Profile(name, source_name, looks, plain, nulls, len(words))
     if not _says_yes_and_no(words):
         # If none of the first words is a number, too many words are odd.
         first = list(words)[: MOST_ODD_WORDS + 1]
@@ -276,12 +278,12 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
     unique = len(words) == rows
     if len(meanings) > MOST_LEVELS or len(meanings) * 2 > max(rows - nulls, 4):
         looks = Looks.mixed if _mostly_numbers(words) else Looks.text
-        return Found(name, source_name, looks, plain, nulls, len(words), unique=unique)
+        return Profile(name, source_name, looks, plain, nulls, len(words), unique=unique)
     looks = {1: Looks.constant, 2: Looks.binary}.get(len(meanings), Looks.category)
     reading = plain.model_copy(update={"spellings": spellings})
     notes = _notes(nothing, spellings)
     levels = tuple(sorted(meanings))
-    return Found(
+    return Profile(
         name, source_name, looks, reading, nulls, len(meanings), meanings, unique=unique, notes=notes, levels=levels
     )
 
@@ -340,7 +342,24 @@ def _one_spelling(words: dict[str, int]) -> dict[str, str]:
     return spellings
 
 
-def as_read(column: Found, words: Iterable[str]) -> tuple[str, ...]:
+def as_read(frame: pl.DataFrame, column: Profile) -> pl.Series:
+    """Return the values of a column as its reading makes them."""
+    values = values_of(frame, column.source_name)
+    if isinstance(column.reading, TextReading) and values.dtype == pl.String:
+        return read_text(values, column.reading)[0].alias("values")
+    return values
+
+
+def holds_code(values: pl.Series, code: object) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Return which rows hold a code; in files of statistics programs 1 is stored as 1.0."""
+    if isinstance(code, int | float) and (values.dtype.is_numeric() or values.dtype == pl.Boolean):
+        same = values.cast(pl.Float64) == float(code)
+    else:
+        same = values.cast(pl.String) == str(code)
+    return np.asarray(same.fill_null(value=False).to_numpy(), dtype=bool)
+
+
+def respelt(column: Profile, words: Iterable[str]) -> tuple[str, ...]:
     """Return words, spelt as in the source or not, as a column's reading makes them, in order."""
     spelt = column.reading.spellings if isinstance(column.reading, TextReading) else {}
     values = [str(value) for value in column.values]

@@ -13,13 +13,12 @@ from causalveil.schemas.hints import HIGH, LOW, Blank, option
 from causalveil.schemas.questions import MOST_ARMS
 from causalveil.schemas.warehouse import Key
 from causalveil.schemas.where import Operator
-from causalveil.tasks.start.options import StatedLevels, condition, groups, measures
-from causalveil.tasks.start.recognise import Found, Looks, as_read
+from causalveil.tasks.start.options import WHOLE, StatedLevels, condition, groups, measures
+from causalveil.tasks.start.recognise import Looks, Profile, respelt
 from causalveil.tasks.start.words import CODED, CONTROL, ID_NAME, NEGATION, NO, YES
 
 USABLE = (Looks.binary, Looks.category, Looks.number)
 Value = str | int | bool
-WHOLE = re.compile(r"[-+]?\d{1,18}")
 
 
 @dataclass(frozen=True)
@@ -88,6 +87,11 @@ class Wishes:
     epsilon: str = "1.0"
     delta: str = "1.0e-6"
 
+    @property
+    def stated(self) -> StatedLevels:
+        """Levels with their names, and columns with ranges."""
+        return StatedLevels(self.levels, self.level_names, tuple(self.ranges))
+
 
 @dataclass(frozen=True)
 class Cast:
@@ -106,21 +110,21 @@ class Cast:
         measures: how the effect is measured; empty: as a difference alone.
     """
 
-    unit: Found
-    treatment: Found
-    outcome: Found
+    unit: Profile
+    treatment: Profile
+    outcome: Profile
     codes: tuple[Value, Value]
     outcome_codes: tuple[Value, Value] | None
-    covariates: tuple[Found, ...]
-    usable: tuple[Found, ...]
+    covariates: tuple[Profile, ...]
+    usable: tuple[Profile, ...]
     arms: tuple[Value, ...] = ()
-    event: Found | None = None
+    event: Profile | None = None
     where: tuple[Mapping[str, Any], ...] = ()
-    subgroups: Found | None = None
+    subgroups: Profile | None = None
     measures: tuple[str, ...] = ()
 
     @property
-    def recorded(self) -> tuple[Found, ...]:
+    def recorded(self) -> tuple[Profile, ...]:
         """Return treatment, outcome, and the column of events where the outcome is a time."""
         return (self.treatment, self.outcome, *(() if self.event is None else (self.event,)))
 
@@ -131,14 +135,14 @@ class Cast:
         return frozenset((*(condition["column"] for condition in self.where), *groups))
 
 
-def unit_candidates(columns: Mapping[str, Found]) -> list[str]:
+def unit_candidates(columns: Mapping[str, Profile]) -> list[str]:
     """Return columns that may identify units: ids by name first, then those unique by row."""
     named = [column.name for column in columns.values() if re.search(ID_NAME, column.name) and column.nulls == 0]
     unique = [column.name for column in columns.values() if column.unique and column.looks is not Looks.date]
     return list(dict.fromkeys([*(name for name in named if name in unique), *named, *unique]))
 
 
-def cast(columns: Mapping[str, Found], wishes: Wishes) -> Cast:
+def cast(columns: Mapping[str, Profile], wishes: Wishes) -> Cast:
     """Give each column its role.
 
     Args:
@@ -165,7 +169,7 @@ def cast(columns: Mapping[str, Found], wishes: Wishes) -> Cast:
             f"{taken_out}: times have their own measures, risk and rmst; leave {taken_out} or {event_out} out"
         )
     outcome_codes = None if event is not None else _outcome_codes(outcome, wishes.counted)
-    stated = said_of(columns, wishes) if wishes.where or wishes.subgroups is not None else StatedLevels()
+    stated = resolved(columns, wishes).stated if wishes.where or wishes.subgroups is not None else StatedLevels()
     where = tuple(condition(columns, text, taken, wishes.data_class, stated) for text in wishes.where)
     within = None
     if wishes.subgroups is not None:
@@ -186,7 +190,7 @@ def cast(columns: Mapping[str, Found], wishes: Wishes) -> Cast:
     return replace(parts, covariates=covariates, measures=measured)
 
 
-def _of_times(columns: Mapping[str, Found], wishes: Wishes, parts: Cast, taken: set[str]) -> tuple[Found, ...]:
+def _of_times(columns: Mapping[str, Profile], wishes: Wishes, parts: Cast, taken: set[str]) -> tuple[Profile, ...]:
     """Return the covariates of a study of times, where it adjusts.
 
     Raises:
@@ -204,7 +208,7 @@ def _of_times(columns: Mapping[str, Found], wishes: Wishes, parts: Cast, taken: 
     return _covariates(columns, replace(wishes, trial=True), taken, parts.usable) if adjusts else ()
 
 
-def unit_of(columns: Mapping[str, Found], name: str) -> Found:
+def unit_of(columns: Mapping[str, Profile], name: str) -> Profile:
     """Return the column that names units.
 
     Raises:
@@ -216,7 +220,7 @@ def unit_of(columns: Mapping[str, Found], name: str) -> Found:
     return unit
 
 
-def treatment_of(columns: Mapping[str, Found], wishes: Wishes, *, named: bool = True) -> Found:
+def treatment_of(columns: Mapping[str, Profile], wishes: Wishes, *, named: bool = True) -> Profile:
     """Return the column that says who was treated.
 
     Args:
@@ -237,7 +241,7 @@ def treatment_of(columns: Mapping[str, Found], wishes: Wishes, *, named: bool = 
     return treatment
 
 
-def outcome_of(columns: Mapping[str, Found], wishes: Wishes) -> Found:
+def outcome_of(columns: Mapping[str, Profile], wishes: Wishes) -> Profile:
     """Return the outcome's column.
 
     Raises:
@@ -249,13 +253,13 @@ def outcome_of(columns: Mapping[str, Found], wishes: Wishes) -> Found:
     return outcome
 
 
-def _other_than(column: Found, others: Mapping[str, str]) -> None:
+def _other_than(column: Profile, others: Mapping[str, str]) -> None:
     for part, name in others.items():
         if column.name.casefold() == " ".join(name.split()).casefold():
             raise StudyError(f"column '{column.name}' is already the one of {option(part)}; each column has one role")
 
 
-def _event(columns: Mapping[str, Found], wishes: Wishes, others: tuple[Found, ...]) -> Found:
+def _event(columns: Mapping[str, Profile], wishes: Wishes, others: tuple[Profile, ...]) -> Profile:
     """Return the column of events, which says what ended the times of the outcome."""
     event, outcome = column_of(columns, wishes.event or "", "event"), others[-1]
     if event.name in {column.name for column in others}:
@@ -276,7 +280,7 @@ def _event(columns: Mapping[str, Found], wishes: Wishes, others: tuple[Found, ..
     return event
 
 
-def resolved(columns: Mapping[str, Found], wishes: Wishes) -> Wishes:
+def resolved(columns: Mapping[str, Profile], wishes: Wishes) -> Wishes:
     """Return the wishes by exact names of columns, levels as the draft reads them.
 
     Raises:
@@ -306,7 +310,7 @@ def resolved(columns: Mapping[str, Found], wishes: Wishes) -> Wishes:
             )
         if column.looks not in USABLE:
             raise StudyError(f"{given}: column '{column.name}' holds {column.looks}; leave its levels out")
-        levels[column.name] = words if column.looks is Looks.number else as_read(column, words)
+        levels[column.name] = words if column.looks is Looks.number else respelt(column, words)
         if column.looks is not Looks.number and not set(levels[column.name]) & set(map(str, column.values)):
             raise StudyError(
                 f"{given}: no row of column '{column.name}' holds any of these; write them as the file does"
@@ -316,17 +320,7 @@ def resolved(columns: Mapping[str, Found], wishes: Wishes) -> Wishes:
     return replace(wishes, never_missing=never)
 
 
-def said_of(columns: Mapping[str, Found], wishes: Wishes) -> StatedLevels:
-    """Return the stated levels and ranges of columns.
-
-    Raises:
-        StudyError: a name is no column, or levels are none of the column's.
-    """
-    wishes_by_name = resolved(columns, wishes)
-    return StatedLevels(wishes_by_name.levels, wishes_by_name.level_names, tuple(wishes_by_name.ranges))
-
-
-def named_levels(column: Found, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def named_levels(column: Profile, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return levels and their names, from words such as ``never:1``.
 
     There are no names where a colon belongs to the levels.
@@ -344,7 +338,7 @@ def named_levels(column: Found, words: tuple[str, ...]) -> tuple[tuple[str, ...]
     return tuple(code.strip() for _, _, code in parts), tuple(names)
 
 
-def column_of(columns: Mapping[str, Found], name: str, argument: str) -> Found:
+def column_of(columns: Mapping[str, Profile], name: str, argument: str) -> Profile:
     """Return the column of a name, in any case.
 
     Raises:
@@ -366,7 +360,7 @@ def column_of(columns: Mapping[str, Found], name: str, argument: str) -> Found:
 _HOLDS = {Looks.date: "dates", Looks.moment: "moments as numbers", Looks.unread: "values of a type that no study reads"}
 
 
-def _codes(columns: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tuple[Value, Value]:
+def _codes(columns: Mapping[str, Profile], treatment: Profile, wishes: Wishes) -> tuple[Value, Value]:
     name, treated = treatment.name, wishes.treated
     if treatment.looks is not Looks.binary:
         kind = treatment.looks in (Looks.date, Looks.moment, Looks.text, Looks.mixed, Looks.unread)
@@ -384,7 +378,7 @@ def _codes(columns: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tu
         )
     values = treatment.values
     if treated is not None:
-        meant = said_of(columns, wishes).meant(name, treated).casefold()
+        meant = resolved(columns, wishes).stated.meant(name, treated).casefold()
         chosen = [value for value in values if meant in (str(value).casefold(), _uncoded(str(value).casefold()))]
         if not chosen:
             if wishes.data_class is DataClass.sensitive:
@@ -403,7 +397,7 @@ def _codes(columns: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tu
     return order
 
 
-def _arms(columns: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tuple[Value, ...]:
+def _arms(columns: Mapping[str, Profile], treatment: Profile, wishes: Wishes) -> tuple[Value, ...]:
     """Return the arms of a treatment, the reference first."""
     name, arms = treatment.name, treatment.levels
     if not 2 <= len(arms) <= MOST_ARMS:
@@ -414,7 +408,7 @@ def _arms(columns: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tup
         shown = ", ".join(f"'{arm}'" for arm in arms)
         listed = f"; there are {shown}" if wishes.data_class is not DataClass.sensitive else ""
         raise StudyError(f"{option('reference')}: say which arm of '{name}' the others are compared with{listed}")
-    meant = said_of(columns, wishes).meant(name, wishes.reference)
+    meant = resolved(columns, wishes).stated.meant(name, wishes.reference)
     chosen = [arm for arm in arms if str(arm).casefold() == meant.casefold()]
     if not chosen:
         raise StudyError(f"{option('reference')}: column '{name}' has no such arm; write it as the file does")
@@ -455,7 +449,7 @@ def _negation_first(words: Mapping[str, Value]) -> tuple[Value, Value] | None:
     return None
 
 
-def _outcome_codes(outcome: Found, counted: str | None) -> tuple[Value, Value] | None:
+def _outcome_codes(outcome: Profile, counted: str | None) -> tuple[Value, Value] | None:
     if counted is not None:
         yes = [value for value in outcome.values if str(value).casefold() == counted.strip().casefold()]
         if outcome.looks is not Looks.binary or not yes:
@@ -485,8 +479,8 @@ def _outcome_codes(outcome: Found, counted: str | None) -> tuple[Value, Value] |
 
 
 def _covariates(
-    columns: Mapping[str, Found], wishes: Wishes, taken: set[str], usable: tuple[Found, ...]
-) -> tuple[Found, ...]:
+    columns: Mapping[str, Profile], wishes: Wishes, taken: set[str], usable: tuple[Profile, ...]
+) -> tuple[Profile, ...]:
     if wishes.covariates is None:
         chosen = tuple(column for column in usable if column.name not in taken)
         barred = {column_of(columns, name, "without").name for name in wishes.without}

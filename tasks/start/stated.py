@@ -18,10 +18,9 @@ from causalveil.schemas.columns import OTHER
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.hints import option
 from causalveil.schemas.warehouse import Kind, TextReading
-from causalveil.tasks.start.doubts import as_read
-from causalveil.tasks.start.options import after_name
-from causalveil.tasks.start.recognise import MOST_ODD_WORDS, TYPED_FORMATS, Found, Looks
-from causalveil.tasks.start.roles import WHOLE, Wishes, column_of, named_levels
+from causalveil.tasks.start.options import WHOLE, after_name
+from causalveil.tasks.start.recognise import MOST_ODD_WORDS, TYPED_FORMATS, Looks, Profile, as_read
+from causalveil.tasks.start.roles import Wishes, column_of, named_levels
 from causalveil.tasks.start.words import FEMALE, MALE, NO, YES, date_reading, number_reading
 
 # Words for missing values, in every column of text that has no such level.
@@ -33,7 +32,7 @@ _SAME_WORDS = ((YES, NO), (FEMALE, MALE))
 _MASK = str.maketrans("23456789", "11111111")
 
 
-def stated(types: Mapping[str, pl.DataType], wishes: Wishes) -> dict[str, Found]:
+def stated(types: Mapping[str, pl.DataType], wishes: Wishes) -> dict[str, Profile]:
     """Return the columns by their types and the owner's statements.
 
     Args:
@@ -43,7 +42,7 @@ def stated(types: Mapping[str, pl.DataType], wishes: Wishes) -> dict[str, Found]
     Raises:
         StudyError: a name is no column, or an example is neither a number nor a date.
     """
-    bare = {(tidy := " ".join(name.split())): Found(tidy, name, Looks.unsaid, Kind.text, 0, 0) for name in types}
+    bare = {(tidy := " ".join(name.split())): Profile(tidy, name, Looks.unsaid, Kind.text, 0, 0) for name in types}
     statements = _Said(bare, wishes)
     return {name: statements.column(column, types[column.source_name]) for name, column in bare.items()}
 
@@ -51,7 +50,7 @@ def stated(types: Mapping[str, pl.DataType], wishes: Wishes) -> dict[str, Found]
 class _Said:
     """Statements of the owner, by the names of columns."""
 
-    def __init__(self, bare: Mapping[str, Found], wishes: Wishes) -> None:
+    def __init__(self, bare: Mapping[str, Profile], wishes: Wishes) -> None:
         def of(argument: str, names: Iterable[str]) -> list[str]:
             return [column_of(bare, name, argument).name for name in names]
 
@@ -66,7 +65,7 @@ class _Said:
         named = [*of("outcome", [wishes.outcome]), *of("covariates", wishes.covariates or ()), *compared]
         self.numbers = {*self.ranges, *self.written, *named}
 
-    def column(self, bare: Found, kind: pl.DataType) -> Found:
+    def column(self, bare: Profile, kind: pl.DataType) -> Profile:
         """Return one column."""
         column = replace(bare, nulls=int(bare.name not in self.never))
         text = kind.base_type() in (pl.String, pl.Categorical, pl.Enum)
@@ -93,7 +92,7 @@ class _Said:
         reading = self._example(column) if text else self._reading(column, typed or Kind.number, text)
         return replace(column, looks=Looks.date if _kind_of(reading) is Kind.date else Looks.number, reading=reading)
 
-    def _of_levels(self, column: Found, levels: tuple[str, ...], typed: Kind | None, *, text: bool) -> Found:
+    def _of_levels(self, column: Profile, levels: tuple[str, ...], typed: Kind | None, *, text: bool) -> Profile:
         whole = all(WHOLE.fullmatch(level) for level in levels)
         values = tuple(int(level) for level in levels) if whole else levels
         looks = Looks.binary if len(values) == 2 else Looks.number if whole else Looks.category
@@ -109,7 +108,7 @@ class _Said:
             column, looks=looks, reading=reading, distinct=len(values), values=values, levels=tuple(sorted(values))
         )
 
-    def _reading(self, column: Found, kind: Kind, text: bool) -> Kind | TextReading:
+    def _reading(self, column: Profile, kind: Kind, text: bool) -> Kind | TextReading:
         source_name = None if column.name == column.source_name else column.source_name
         words = self.missing.get(column.name, ())
         if not text and source_name is None and not words:
@@ -119,7 +118,7 @@ class _Said:
         nulls = tuple(dict.fromkeys((*(NULLS if text and column.name != self.unit else ()), *spelt)))
         return TextReading(kind=kind, column=source_name, nulls=nulls, formats=TYPED_FORMATS.get(kind, ()))
 
-    def _example(self, column: Found) -> Kind | TextReading:
+    def _example(self, column: Profile) -> Kind | TextReading:
         """Return the reading of a column of text by its examples; without any, of plain numbers."""
         plain = self._reading(column, Kind.number, True)
         examples = [word.strip() for word in self.written.get(column.name, ())]
@@ -164,7 +163,7 @@ def _forms(word: str) -> tuple[str, ...]:
     return word, word.lower(), word.upper(), word.capitalize()
 
 
-def misfits(frame: pl.DataFrame, columns: Iterable[Found], with_others: Collection[str]) -> list[str]:
+def misfits(frame: pl.DataFrame, columns: Iterable[Profile], with_others: Collection[str]) -> list[str]:
     """Return sentences for the owner on columns whose rows contradict the options.
 
     Args:
@@ -197,7 +196,7 @@ def misfits(frame: pl.DataFrame, columns: Iterable[Found], with_others: Collecti
     return sentences
 
 
-def told_by_rows(rows: Mapping[str, Found], drafted: Mapping[str, Found], covariates: Iterable[str]) -> list[str]:
+def told_by_rows(rows: Mapping[str, Profile], drafted: Mapping[str, Profile], covariates: Iterable[str]) -> list[str]:
     """Return facts of the rows that a draft of sensitive data leaves out, for the owner alone.
 
     Args:
@@ -224,7 +223,7 @@ def _words(values: pl.Series) -> pl.Series:
     return (whole if not whole.null_count() else values).cast(pl.String)
 
 
-def others(frame: pl.DataFrame, columns: Iterable[Found]) -> list[str]:
+def others(frame: pl.DataFrame, columns: Iterable[Profile]) -> list[str]:
     """Return how many rows hold none of the levels of a column, for the owner alone."""
     sentences = []
     for column in columns:
@@ -248,7 +247,7 @@ def example_of(unread: pl.Series) -> str | None:
     return min(fits, key=lambda word: (-len(word), word)).translate(_MASK) if fits else None
 
 
-def not_plain(frame: pl.DataFrame, column: Found) -> pl.Series:
+def not_plain(frame: pl.DataFrame, column: Profile) -> pl.Series:
     """Return the texts of a column that are no plain numbers."""
     text = as_read(frame, replace(column, reading=_as_text(column.reading)))
     return (
@@ -258,7 +257,7 @@ def not_plain(frame: pl.DataFrame, column: Found) -> pl.Series:
     )
 
 
-def _way(column: Found, unread: pl.Series) -> str:
+def _way(column: Profile, unread: pl.Series) -> str:
     """Say how a column of text may be read, by the form of most of its values."""
     if (example := example_of(unread)) is not None:
         as_option = option(written={column.name: [example]})

@@ -16,8 +16,7 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.warehouse import PREVIOUS, Key, Step
-from causalveil.tasks.start.doubts import as_read
-from causalveil.tasks.start.recognise import Found, Looks
+from causalveil.tasks.start.recognise import Looks, Profile, as_read
 from causalveil.tasks.start.roles import Cast, Wishes
 from causalveil.tasks.start.words import (
     BEFORE,
@@ -59,7 +58,7 @@ def periods_of(names: Iterable[str]) -> tuple[Step, tuple[str, ...]] | None:
     return None
 
 
-def key_of(text: str, columns: Mapping[str, Found], names: Iterable[str]) -> Key:
+def key_of(text: str, columns: Mapping[str, Profile], names: Iterable[str]) -> Key:
     """Return the key that COLUMN=STEP:FIRST:LAST declares.
 
     Args:
@@ -92,7 +91,7 @@ def key_of(text: str, columns: Mapping[str, Found], names: Iterable[str]) -> Key
 _AS_IN = {"day": "2026-01-31", "month": "2026-01", "year": "2026"}
 
 
-def refuse_no_dates(key: Key, columns: Mapping[str, Found]) -> None:
+def refuse_no_dates(key: Key, columns: Mapping[str, Profile]) -> None:
     """Refuse a key whose column holds no dates.
 
     Raises:
@@ -106,7 +105,7 @@ def refuse_no_dates(key: Key, columns: Mapping[str, Found]) -> None:
         )
 
 
-def key_question(names: Iterable[str], columns: Mapping[str, Found]) -> str | None:
+def key_question(names: Iterable[str], columns: Mapping[str, Profile]) -> str | None:
     """Return the question whether files named by periods are blocks; None without such names."""
     named = periods_of(names)
     if named is None:
@@ -137,7 +136,7 @@ _END_OF = re.compile(r"(?i)(\w{1,12}?)[\W_]?(stat|status|event|evt|ind|cens|cens
 FEWEST_TIMES = 10
 
 
-def times_among(columns_of_file: Iterable[Found]) -> dict[str, str]:
+def times_among(columns_of_file: Iterable[Profile]) -> dict[str, str]:
     """Return the columns that look like times, each with its likely event indicator.
 
     Args:
@@ -160,7 +159,7 @@ def times_among(columns_of_file: Iterable[Found]) -> dict[str, str]:
     return {name: ended[0] for name in times}
 
 
-def _ends(column: Found) -> bool:
+def _ends(column: Profile) -> bool:
     """Check by its name and a few codes, with 0 or a word for no, if a column indicates events."""
     if not re.search(EVENT_NAME, column.name) or column.looks not in (Looks.binary, Looks.category, Looks.number):
         return False
@@ -172,7 +171,7 @@ def _none_came(value: Any) -> bool:
     return value == 0 if not isinstance(value, str) else value.casefold() in NO | {"censored", "alive"}
 
 
-def times_in_doubt(columns: Iterable[Found]) -> dict[str, str]:
+def times_in_doubt(columns: Iterable[Profile]) -> dict[str, str]:
     """Return columns that look like a time or its event, with reasons."""
     reasons: dict[str, str] = {}
     for time, event in times_among(columns).items():
@@ -182,7 +181,7 @@ def times_in_doubt(columns: Iterable[Found]) -> dict[str, str]:
     return reasons
 
 
-def ends_by_stem(columns_of_file: Iterable[Found]) -> dict[str, str]:
+def ends_by_stem(columns_of_file: Iterable[Profile]) -> dict[str, str]:
     """Return event indicators by name, each with its time, as "pstat" of "ptime".
 
     Args:
@@ -196,7 +195,7 @@ def ends_by_stem(columns_of_file: Iterable[Found]) -> dict[str, str]:
     return {name: stems[read[1].casefold()] for name, read in ended.items() if read and read[1].casefold() in stems}
 
 
-def other_time(column: Found, time: Found, frame: pl.DataFrame | None) -> str | None:
+def other_time(column: Profile, time: Profile, frame: pl.DataFrame | None) -> str | None:
     """Say that a column seems to be another time of the same follow-up, or its event; else None.
 
     By its name; and by its values where they may be seen: a time to an earlier event never exceeds the time to the end,
@@ -263,9 +262,7 @@ def no_event(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> str | None:
     """Say that no row has an event before the horizon; None if one has, or there is no time."""
     if parts.event is None:
         return None
-    names = dict(
-        zip(wishes.levels.get(parts.event.name, ()), wishes.level_names.get(parts.event.name, ()), strict=False)
-    )
+    names = wishes.stated.names_of(parts.event.name)
     declaration = declared_event(parts.event, wishes.censored, wishes.levels.get(parts.event.name), names, secret=False)
     codes = declaration["event"]
     censored = codes[declaration["censored"]] if "censored" in declaration else 0
@@ -285,7 +282,12 @@ def no_event(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> str | None:
 
 
 def declared_event(
-    event: Found, censored: str | None, stated: tuple[str, ...] | None, names: Mapping[str, str], *, secret: bool
+    event: Profile,
+    censored: str | None,
+    stated: tuple[str, ...] | None,
+    names: Mapping[str, str],
+    *,
+    secret: bool,
 ) -> dict[str, Any]:
     """Return the contract's declaration of an event.
 

@@ -20,9 +20,9 @@ from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.declared import CodesColumn, LevelsColumn, NumberColumn
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.warehouse import Kind
-from causalveil.tasks.start.doubts import as_read, unlike_by_lot
+from causalveil.tasks.start.doubts import unlike_by_lot
 from causalveil.tasks.start.options import seem_missing
-from causalveil.tasks.start.recognise import Found, Looks, _plain_numbers, counted_again, recognise
+from causalveil.tasks.start.recognise import Looks, Profile, _plain_numbers, as_read, counted_again, recognise
 from causalveil.tasks.start.roles import Wishes
 from causalveil.tasks.start.words import number_reading
 from tests.studies import resolved
@@ -656,8 +656,8 @@ def test_a_trial_whose_arms_differ_beyond_chance_is_told(tmp_path: Path) -> None
 def test_honest_trials_are_not_told_to_be_unlike() -> None:
     """Seed 5, 300 trials of three columns: an alarm each with chance .001 at most; more than 3 have chance .0003."""
     draw, alarms = np.random.default_rng(5), 0
-    arm = Found("arm", "arm", Looks.binary, Kind.integer, 0, 2)
-    columns = [Found(name, name, Looks.number, Kind.number, 0, 999) for name in "abc"]
+    arm = Profile("arm", "arm", Looks.binary, Kind.integer, 0, 2)
+    columns = [Profile(name, name, Looks.number, Kind.number, 0, 999) for name in "abc"]
     for _ in range(300):
         frame = pl.DataFrame({"arm": draw.integers(0, 2, 400)} | {name: draw.normal(size=400) for name in "abc"})
         alarms += bool(unlike_by_lot(frame, columns, arm, 1))
