@@ -9,5 +9,5 @@
 - ``panel``: Write the panel of a release of any kind, for a terminal and as plain text.
 - ``robustness``: Say how strong an unmeasured confounder would have to be, beside known covariates.
 - ``table``: Answers of one site or of several, for their page and as tables.
-- ``times``: Curves and effects of a study of times, of one site or of several, as a page draws them.
+- ``times``: Draw curves of times for a page: steps with bands, cumulative incidence, people at risk.
 """

@@ -103,31 +103,31 @@ def burndown_svg(account: Account, burndowns: Sequence[Burndown]) -> str:
 
 def panels_of(burndowns: Sequence[Burndown]) -> list[Panel]:
     """Return the drawing of each account, on one axis of time."""
-    moments = [step.at for one in burndowns for step in one.steps]
+    moments = [step.at for burndown in burndowns for step in burndown.steps]
     if not moments:
         return []
     first, last = min(moments), max(moments)
     # One axis for all accounts; a little room after the last step, so that its height can be read.
     span = max(last - first, timedelta(seconds=10)) * 1.05
-    return [_panel(one, first, span) for one in burndowns]
+    return [_panel(burndown, first, span) for burndown in burndowns]
 
 
-def _panel(one: Burndown, first: datetime, span: timedelta) -> Panel:
+def _panel(burndown: Burndown, first: datetime, span: timedelta) -> Panel:
     def across(moment: datetime) -> float:
         return round(LEFT + (moment - first) / span * (RIGHT - LEFT), 3)
 
-    lines, place = [], Panel.down(one.steps[0].share_left)
-    for step, later in zip(one.steps, [*one.steps[1:], None], strict=True):
+    lines, place = [], Panel.down(burndown.steps[0].share_left)
+    for step, later in zip(burndown.steps, [*burndown.steps[1:], None], strict=True):
         x, y = across(step.at), Panel.down(step.share_left)
         if y != place:
             lines.append(Segment(x, x, place, y))
         lines.append(Segment(x, across(later.at) if later else RIGHT, y, y))
         place = y
-    marks = tuple(Mark(across(s.at), Panel.down(s.share_left), s.kind, _words(s)) for s in one.steps)
-    end = one.steps[-1]
-    level, noun = str(one.level).replace("_", " "), "block" if len(one.blocks) == 1 else "blocks"
-    title = f"Level {level}, {noun} {blocks_label(one.blocks)}"
-    runs = sum(step.kind == "reserve" for step in one.steps)
+    marks = tuple(Mark(across(s.at), Panel.down(s.share_left), s.kind, _words(s)) for s in burndown.steps)
+    end = burndown.steps[-1]
+    level, noun = str(burndown.level).replace("_", " "), "block" if len(burndown.blocks) == 1 else "blocks"
+    title = f"Level {level}, {noun} {blocks_label(burndown.blocks)}"
+    runs = sum(step.kind == "reserve" for step in burndown.steps)
     delta = f" at δ = {amount(end.cap.delta)}" if end.cap.delta > 0 else ""
     caption = (
         f"ε = {figure(float(end.used))} of {amount(end.cap.epsilon)}{delta} is spent or reserved by "
@@ -142,7 +142,7 @@ def _panel(one: Burndown, first: datetime, span: timedelta) -> Panel:
 
 
 def _words(step: BurndownStep) -> str:
-    """A step for who points at it."""
+    """Return the tooltip of a step."""
     if step.kind == "grant":
         cap = f"ε = {amount(step.cap.epsilon)}, δ = {amount(step.cap.delta)}"
         return f"{step.at:%Y-%m-%d %H:%M}: a cap of {cap} granted"
@@ -151,7 +151,7 @@ def _words(step: BurndownStep) -> str:
 
 
 def _ticks(first: datetime, span: timedelta) -> tuple[Tick, ...]:
-    """Three dates, which a telephone has room for, the outer ones within the axis."""
+    """Return three dates, for which a telephone has room, the outer ones within the axis."""
     return tuple(
         Tick(round(LEFT + part / 2 * (RIGHT - LEFT), 3), _date(first + span * part / 2, span), anchor)
         for part, anchor in enumerate(("start", "middle", "end"))
@@ -159,7 +159,7 @@ def _ticks(first: datetime, span: timedelta) -> tuple[Tick, ...]:
 
 
 def _date(moment: datetime, span: timedelta) -> str:
-    """As exact as the axis needs."""
+    """Return a moment as exactly as the axis needs."""
     if span >= timedelta(days=4):
         return f"{moment:%Y-%m-%d}"
     return f"{moment:%d %b %H:%M}" if span >= timedelta(minutes=5) else f"{moment:%H:%M:%S}"
@@ -174,13 +174,13 @@ def desk_html(desk: Desk) -> str:
     return _render("desk.html.j2", desk=desk)
 
 
-def dataset_html(one: DeskDataset, burndowns: Sequence[Burndown], at: datetime) -> str:
+def dataset_html(dataset: DeskDataset, burndowns: Sequence[Burndown], at: datetime) -> str:
     """Return the page of one dataset.
 
     Raises:
         CausalveilError: this installation lacks its templates.
     """
-    return _render("desk_dataset.html.j2", one=one, panels=panels_of(burndowns), at=at)
+    return _render("desk_dataset.html.j2", one=dataset, panels=panels_of(burndowns), at=at)
 
 
 def _render(template: str, **context: object) -> str:

@@ -113,7 +113,7 @@ LABELS = {
 }
 # Details whose index is a subgroup, or a subgroup and an arm.
 OF_PLACES = ("units", "effective_units", "share", "curves")
-# Words of an estimator that has another thing of the same name.
+# Labels of estimators that use a name in another meaning.
 OF_ESTIMATOR = {
     ("matching", "cap_treated"): "most matches allowed for a treated unit",
     ("matching", "cap_controls"): "most matches allowed for a control unit",
@@ -124,7 +124,7 @@ FLIPPED = {
     "treated_arm": "units that count as treated, after flips for privacy",
     "control_arm": "units that count as controls, after flips for privacy",
 }
-# Estimators that compare the arms as they are, whatever covariates a study declares.
+# Estimators that compare the arms unadjusted, whatever covariates a study declares.
 AS_THEY_ARE = frozenset({"difference_in_means"})
 _INDEX = re.compile(r"\[([^\]]*)\]")
 
@@ -138,10 +138,7 @@ def as_used(specification: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def detail_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return label and value of each detail.
-
-    Means of arms are among them only if the estimate is their difference.
-    """
+    """Return label and value of each detail; means of arms if the estimate is their difference."""
     means = arm_means(document)
     rows = [] if means is None else [(f"mean of {arm}", text) for arm, text in means]
     for key, value in document.get("details", {}).items():
@@ -152,22 +149,22 @@ def detail_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def detail_label(key: str, document: Mapping[str, Any]) -> str:
-    """Return a detail's name in words, with the subgroup, arm or covariate that it is of."""
+    """Return a detail's name in words, with its subgroup, arm or covariate."""
     name, places = key.partition("[")[0], _INDEX.findall(key)
-    of = OF_ESTIMATOR.get((str(document.get("estimator")), name))
-    words = of or LABELS.get(name, name.replace("_", " "))
+    by_estimator = OF_ESTIMATOR.get((str(document.get("estimator")), name))
+    label = by_estimator or LABELS.get(name, name.replace("_", " "))
     specification, details = document["specification"], document.get("details", {})
     if "flip_probability" in details:
-        words = FLIPPED.get(name, words)
-    if name == "cells" and of is None and "alone_in_cell" not in details:
-        words = "subgroups times arms"
+        label = FLIPPED.get(name, label)
+    if name == "cells" and by_estimator is None and "alone_in_cell" not in details:
+        label = "subgroups times arms"
     if name in OF_PLACES:
         places = [place_label(specification, places)] if places else []
-    return ", ".join([words, *places])
+    return ", ".join([label, *places])
 
 
 def text_of(value: Any) -> str:
-    """Return a value as a person reads it."""
+    """Return a value as text."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
@@ -178,15 +175,13 @@ def text_of(value: Any) -> str:
 
 
 RATIOS = (("risk ratios", "ratio"), ("odds ratios", "odds_ratio"))
-# What the specification of a pooled release says in place of each site's unit.
+# A pooled release's specification begins so in place of each site's unit.
 PLACEHOLDER = "("
 RECORDED = "Each {unit} counts in the arm that was recorded, whatever happened later (treatment policy)."
 
 
 def estimand_of(release: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return (attribute, sentence) for each attribute.
-
-    There is none where a release estimates no effect.
+    """Return (attribute, sentence) of the estimand; empty if a release estimates no effect.
 
     Args:
         release: the document of a release of one effect, of a protocol, or of times; of one run or of several sites.
@@ -232,7 +227,7 @@ def _outcomes(release: Mapping[str, Any]) -> str:
         unit = f" {first['unit_of_measure']}" if first["unit_of_measure"] else ""
         ended = next((row.get("restricted_to") for row in release.get("answers") or ()), None)
         return _times_to(several, unit, first["origin"], "" if ended is None else f", ended at {figure(ended)}{unit}")
-    return "; ".join(f"{one['name']} ({bounds_text(one)}{_counted(one)})" for one in several) + "."
+    return "; ".join(f"{outcome['name']} ({bounds_text(outcome)}{_counted(outcome)})" for outcome in several) + "."
 
 
 def _counted(outcome: Mapping[str, Any]) -> str:
@@ -241,26 +236,26 @@ def _counted(outcome: Mapping[str, Any]) -> str:
 
 
 def _times_to(outcomes: Sequence[Mapping[str, Any]], unit: str, origin: str, ended: str) -> str:
-    asked = "; to ".join(f"{' or '.join(one['of'])} until {figure(one['horizon'])}{unit}" for one in outcomes)
-    return f"Time to {asked} (origin: {origin}){ended}."
+    outcomes_asked = "; to ".join(f"{' or '.join(one['of'])} until {figure(one['horizon'])}{unit}" for one in outcomes)
+    return f"Time to {outcomes_asked} (origin: {origin}){ended}."
 
 
 def _events(spec: Mapping[str, Any]) -> str:
-    """Return what later events, competing events and missing values count as."""
+    """Return how later events, competing events and missing values count."""
     several = outcomes_of(spec)
     outcome = several[0]
-    said = [RECORDED.format(unit=_unit(spec))]
+    sentences = [RECORDED.format(unit=_unit(spec))]
     if "horizon" in outcome and len(several) > 1:
-        if any(len(one["of"]) + 1 < len(one["codes"]) for one in several):
-            said.append("An event that an outcome does not count competes with it, and ends the time at risk.")
-        said.append(_censored(outcome))
+        if any(len(other_outcome["of"]) + 1 < len(other_outcome["codes"]) for other_outcome in several):
+            sentences.append("An event that an outcome does not count competes with it, and ends the time at risk.")
+        sentences.append(_censored(outcome))
     elif "horizon" in outcome:
-        others = [one for one in outcome["codes"] if one not in (*outcome["of"], outcome["censoring"])]
-        said += [f"Competing events, which end the time at risk: {', '.join(others)}."] if others else []
-        said.append(_censored(outcome))
+        others = [event for event in outcome["codes"] if event not in (*outcome["of"], outcome["censoring"])]
+        sentences += [f"Competing events, which end the time at risk: {', '.join(others)}."] if others else []
+        sentences.append(_censored(outcome))
     else:
-        said += [capital(one.sentence) for one in unrecorded(spec)]
-    return " ".join(said)
+        sentences += [capital(value.sentence) for value in unrecorded(spec)]
+    return " ".join(sentences)
 
 
 def _censored(outcome: Mapping[str, Any]) -> str:
@@ -274,11 +269,11 @@ def _summary(release: Mapping[str, Any]) -> str:
     outcomes = outcomes_of(spec)
     if "horizon" in outcomes[0]:
         names = {"risk": "difference of risks", "rmst": "difference of restricted mean survival times"}
-        return f"{' and '.join(names[one] for one in spec['measure']).capitalize()}, {sides}."
-    shares = all(one.get("codes") for one in outcomes)
+        return f"{' and '.join(names[measure] for measure in spec['measure']).capitalize()}, {sides}."
+    shares = all(outcome.get("codes") for outcome in outcomes)
     ratios = [name for name, key in RATIOS if key in (spec.get("measure") or ())]
-    said = f"Difference of {'shares' if shares else 'means'}, {sides}"
-    return f"{said}; {' and '.join(ratios)} beside it." if ratios else f"{said}."
+    sentence = f"Difference of {'shares' if shares else 'means'}, {sides}"
+    return f"{sentence}; {' and '.join(ratios)} beside it." if ratios else f"{sentence}."
 
 
 @dataclass(frozen=True)
@@ -289,7 +284,7 @@ class GuidelineItem:
         number: as the guideline numbers it.
         asks: what is asked for.
         facts: names of the sentences (``facts_of``) that answer it, in order.
-        people: what nobody but the authors can write; empty: nothing is left to them.
+        people: the part that only the authors can write; may be empty.
     """
 
     number: str
@@ -298,18 +293,15 @@ class GuidelineItem:
     people: str = ""
 
     def filled(self, facts: Mapping[str, str]) -> FilledItem:
-        """Return the item, answered with the sentences that there are.
-
-        If there is none, and ``people`` is empty, the item is left to the authors.
-        """
-        known = tuple(facts[name] for name in self.facts if facts.get(name))
-        people = self.people or ("" if known else "this item; neither study, contract nor release says it")
-        return FilledItem(self.number, self.asks, known, people)
+        """Return the item with its sentences; without any and ``people`` it is the authors'."""
+        sentences = tuple(facts[name] for name in self.facts if facts.get(name))
+        people = self.people or ("" if sentences else "this item; neither study, contract nor release says it")
+        return FilledItem(self.number, self.asks, sentences, people)
 
 
 @dataclass(frozen=True)
 class FilledItem:
-    """An item with its answer. ``people``: what the authors have yet to write."""
+    """An item with its answer. ``people``: the part that the authors have yet to write."""
 
     number: str
     asks: str
@@ -318,7 +310,7 @@ class FilledItem:
 
     @property
     def state(self) -> str:
-        """One of three words that the template knows."""
+        """Filled, in part, or people."""
         if not self.people:
             return "filled"
         return "in part" if self.says else "people"
@@ -339,7 +331,7 @@ class Checklist:
 
     @property
     def partly(self) -> int:
-        """Items that are answered as far as a machine knows."""
+        """Items that are answered in part."""
         return sum(item.state == "in part" for item in self.items)
 
 
@@ -379,15 +371,13 @@ def items_of(file: str) -> tuple[GuidelineItem, ...]:
     except OSError:
         raise CausalveilError(f"this installation lacks the guideline {file}; install causalveil anew") from None
     rows = csv.DictReader(text.splitlines())
-    return tuple(GuidelineItem(one["number"], one["asks"], tuple(one["facts"].split()), one["people"]) for one in rows)
+    return tuple(GuidelineItem(row["number"], row["asks"], tuple(row["facts"].split()), row["people"]) for row in rows)
 
 
 def checklists(
     release: Mapping[str, Any], arms: Mapping[str, Any], flow: UnitFlow, contract: Contract | None
 ) -> tuple[Checklist, ...]:
-    """Return the checklists TARGET, STROBE and RECORD-PE of an observational study.
-
-    There is none where treatment was randomised.
+    """Return the checklists TARGET, STROBE, RECORD-PE of an observational study; none of trials.
 
     Args:
         release: the document of a release of effects.

@@ -1,15 +1,8 @@
 """State facts of a study, its flow of units and its settings, for guidelines and details.
 
-The flow of units through a study, after CONSORT.
-Public numbers and released ones, never another count.
-
-Settings of an estimator, as a description of a method says them.
-
-Sentences by name that answer a guideline's items, from study, contract and release.
-Each sentence holds for the release at hand or is empty. Nothing is read but the three documents.
-
-Sentences that answer a guideline's items of a study of times to an event.
-They take the place of those that speak of one measured outcome, and use the sentences of the estimand.
+The flow of units, after CONSORT, has public and released numbers alone. Sentences by name answer a guideline's items
+from study, contract and release; each is true of the release at hand, or empty. Those on times to an event replace
+those on measured outcomes.
 """
 
 from __future__ import annotations
@@ -53,8 +46,8 @@ class FlowBox:
         title: what units do here.
         count: a public number; None: not given, and ``note`` says why.
         note: in words.
-        released: of numbers in the release, each with its name: (name, what follows it).
-        noisy: true if they were released with noise; at level label they are exact.
+        released: numbers in the release: (name, text of the number).
+        noisy: whether they have noise; at level label they are exact.
     """
 
     title: str
@@ -66,7 +59,7 @@ class FlowBox:
 
 @dataclass(frozen=True)
 class UnitFlow:
-    """The steps one below the other; ``halves`` stand beside each other."""
+    """The steps of a flow in order; ``halves`` stand beside each other."""
 
     steps: tuple[FlowBox, ...]
     halves: tuple[FlowBox, ...]
@@ -88,7 +81,7 @@ def unit_flow(release: Mapping[str, Any], rows: str) -> UnitFlow:
 
     Args:
         release: the document. The number of units is public under replace-one, and so are the sizes of the halves,
-            which follow from it and the study; what else is counted in it was released with noise.
+            which follow from it and the study; other counts were released with noise.
         rows: how several rows of a unit became one, as the contract says; may be empty.
     """
     specification, details, units = release["specification"], release.get("details") or {}, release["units"]
@@ -101,23 +94,23 @@ def unit_flow(release: Mapping[str, Any], rows: str) -> UnitFlow:
     noisy = release["privacy"]["level"] != "label"
     parts = _parts(details, specification, noisy)
     if among := where_words(specification):
-        kept = "other rows add nothing, and the exact number is private" if noisy else "other rows add nothing"
-        steps = (*steps, FlowBox("Eligible", None, f"where {among}; {kept}"))
+        no_count = "other rows add nothing, and the exact number is private" if noisy else "other rows add nothing"
+        steps = (*steps, FlowBox("Eligible", None, f"where {among}; {no_count}"))
         return UnitFlow(steps, (), FlowBox("Analysed", None, _arms_note(release), parts, noisy))
     notes = ["the run left out no unit of the dataset", *map(counted, unrecorded(specification)), _arms_note(release)]
-    note = "; ".join(one for one in notes if one)
+    note = "; ".join(text for text in notes if text)
     return UnitFlow(steps, _halves(release, units), FlowBox("Analysed", units, note, parts, noisy))
 
 
 def _before(release: Mapping[str, Any]) -> FlowBox:
-    """Rows of the source, where these may be told: all of them, and those that its owner left out."""
+    """Return the rows of the source and those left out, where these numbers are public."""
     data = release.get("data")
     if data is None:
         note = "rows may have been left out or made one per unit; of sensitive data this is not counted here"
         return FlowBox("Before admission", None, note)
     lost = [f"{rows:,} rows left out, without a value of {name}" for name, rows in data["left_out"].items() if rows]
-    kept = data["rows"] - sum(data["left_out"].values())
-    made = [f"{kept:,} rows became {release['units']:,}, one per unit"] if kept != release["units"] else []
+    admitted = data["rows"] - sum(data["left_out"].values())
+    made = [f"{admitted:,} rows became {release['units']:,}, one per unit"] if admitted != release["units"] else []
     return FlowBox("Rows of the source", data["rows"], "; ".join([*lost, *made]) or "none was left out")
 
 
@@ -139,20 +132,20 @@ def _halves(release: Mapping[str, Any], units: int) -> tuple[FlowBox, ...]:
 
 def _arms_note(release: Mapping[str, Any]) -> str:
     if release["privacy"]["level"] == "label":
-        told = bool(_groups(release.get("details") or {}))
+        by_group = bool(_groups(release.get("details") or {}))
         counted = "treated_arm" in (release.get("details") or {})
-        exact = "so these numbers are exact" if told else COUNTED if counted else UNCOUNTED
+        exact = "so these numbers are exact" if by_group else COUNTED if counted else UNCOUNTED
         return f"treatments are public at this level, {exact}"
     return "" if "pair" in release["specification"] else "exact numbers in the arms are private"
 
 
 def _parts(details: Mapping[str, Any], specification: Mapping[str, Any], noisy: bool) -> tuple[tuple[str, str], ...]:
-    """Return what was released of arms and subgroups, rounded where noise is in it."""
-    # All units without conditions are as many as the dataset has, which is public.
-    told = [(name, value) for name, value in _groups(details) if name != ALL or specification.get("where")]
+    """Return the released numbers of arms and subgroups, rounded where they have noise."""
+    # Without conditions the number of all units is that of the dataset, which is public.
+    groups_told = [(name, value) for name, value in _groups(details) if name != ALL or specification.get("where")]
     groups = tuple(
         (_place(name, specification), f" ≈ {figure(float(f'{value:.3g}'))}" if noisy else f": {value:,.0f}")
-        for name, value in told
+        for name, value in groups_told
     )
     share = details.get("treated_share")
     return groups if share is None else (("treated", f" ≈ {percent(float(f'{share:.2g}'))}"), *groups)
@@ -174,24 +167,24 @@ MODELS = {
     "slopes": "slopes of each arm",
     "logistic": "logistic regression",
 }
-# Settings that are no part of a method's description, or that other sentences say.
+# Settings that are no part of a method's description, or that other sentences state.
 UNTOLD = ("name", "variant", "trial", "guarantee", "effect_share")
-# What is said of a private propensity model alone: where covariates are public there is none.
+# Settings of a private propensity model, which public covariates do not need.
 PRIVATE = ("budget_shares", "train_fraction", "correct_attenuation")
 
 
 def settings_words(estimator: Mapping[str, Any], public: bool = False) -> str:
-    """Return the settings of an estimator, separated by semicolons.
-
-    One that is left to a rule is not among them.
+    """Return the settings of an estimator but those left to a rule, separated by semicolons.
 
     Args:
         estimator: its settings, as a document.
         public: whether covariates and treatments are public.
     """
     untold = (*UNTOLD, *PRIVATE) if public else UNTOLD
-    said = [_setting(key, value) for key, value in sorted(estimator.items()) if key not in untold and value is not None]
-    return "; ".join(one for one in said if one)
+    phrases = [
+        _setting(key, value) for key, value in sorted(estimator.items()) if key not in untold and value is not None
+    ]
+    return "; ".join(phrase for phrase in phrases if phrase)
 
 
 def _setting(key: str, value: Any) -> str:
@@ -221,14 +214,14 @@ def _model(name: str) -> str:
 
 
 def _shares(value: Any) -> str:
-    """Shares of the budget; none where public sizes divide it."""
+    """Return shares of the budget; empty where public sizes divide it."""
     if not isinstance(value, Mapping):
         return ""
     return f"shares of the budget: {_value(value)}"
 
 
 def _value(value: Any) -> str:
-    """Return any other setting."""
+    """Return a setting without a phrase of its own."""
     if isinstance(value, Mapping):
         return ", ".join(f"{str(key).replace('_', ' ')} {_value(part)}" for key, part in value.items())
     if isinstance(value, bool) or value is None:
@@ -282,7 +275,7 @@ INDEPENDENCE = "no interference between units, one version of each treatment, in
 def facts_of(
     release: Mapping[str, Any], arms: Mapping[str, Any], flow: UnitFlow, contract: Contract | None
 ) -> dict[str, str]:
-    """Return every sentence that an item can name; empty where the documents say nothing.
+    """Return every sentence that an item can name; empty where the documents lack its facts.
 
     Args:
         release: the document of a release of one effect or of a protocol.
@@ -319,7 +312,7 @@ def _question(release: Mapping[str, Any]) -> dict[str, str]:
         if groups
         else "No subgroups were declared.",
         "codes": "; ".join(
-            [arms, *(f"{name}: {bounds_text(one)}" for name, one in (spec.get("covariates") or {}).items())]
+            [arms, *(f"{name}: {bounds_text(bounds)}" for name, bounds in (spec.get("covariates") or {}).items())]
         )
         + ".",
         "bounds": _bounds_text(release),
@@ -328,7 +321,7 @@ def _question(release: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _covariates(release: Mapping[str, Any]) -> str:
-    """Return which covariates were declared, and that they were not adjusted for if they were not."""
+    """Return the declared covariates, and whether they were adjusted for."""
     spec = release["specification"]
     names = ", ".join(spec.get("covariates") or spec.get("unused") or ())
     if not names:
@@ -339,30 +332,32 @@ def _covariates(release: Mapping[str, Any]) -> str:
 
 def compared_as_they_are(release: Mapping[str, Any]) -> bool:
     """Return whether no answer is adjusted for a covariate."""
-    stated = [one["confounding"] for one in release["answers"]]
-    known = [one for one in stated if one is not None]
-    return bool(known) and all(one["state"] == "unadjusted" for one in known)
+    stated = [row["confounding"] for row in release["answers"]]
+    statements = [row for row in stated if row is not None]
+    return bool(statements) and all(row["state"] == "unadjusted" for row in statements)
 
 
 def _ofoutcomes_of(spec: Mapping[str, Any], estimand: str) -> dict[str, str]:
     """Return the sentences on measured outcomes; those on times to an event are ``times_facts``."""
     outcomes, whom = outcomes_of(spec), over_whom(spec, estimand)
-    if any("horizon" in one for one in outcomes):
+    if any("horizon" in outcome for outcome in outcomes):
         return {}
-    binary = all(one.get("codes") for one in outcomes)
+    binary = all(outcome.get("codes") for outcome in outcomes)
     measure = "a difference of shares" if binary else "a difference of means, on the outcome's own scale"
-    names = [one["name"] for one in outcomes]
-    asked = " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), names[-1]])
-    told = [f"{one['name']} ({one['role'].replace('_', ' ')}), {bounds_text(one)}" for one in outcomes]
+    names = [outcome["name"] for outcome in outcomes]
+    listed = " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), names[-1]])
+    described = [
+        f"{outcome['name']} ({outcome['role'].replace('_', ' ')}), {bounds_text(outcome)}" for outcome in outcomes
+    ]
     return {
-        "question": f"How {spec['treatment']} changes {asked}, on average over {whom}.",
-        "outcomes": f"{'; '.join(told)}.",
+        "question": f"How {spec['treatment']} changes {listed}, on average over {whom}.",
+        "outcomes": f"{'; '.join(described)}.",
         "contrast": f"{estimand}: {measure}, over {whom}. {_relative(spec)}",
     }
 
 
 def _relative(spec: Mapping[str, Any]) -> str:
-    """Say which relative measures are released beside the difference."""
+    """Name the relative measures that are released beside the difference."""
     named = [
         name for name, key in (("the risk ratio", "ratio"), ("the odds ratio", "odds_ratio")) if key in _measures(spec)
     ]
@@ -376,14 +371,11 @@ def over_whom(spec: Mapping[str, Any], estimand: str) -> str:
 
 
 def further_words(spec: Mapping[str, Any]) -> str:
-    """Return what else says whom answers are about: landmark, cohorts, survey weights.
-
-    Empty if all count alike.
-    """
+    """Return landmark, cohorts and survey weights of a study in words; empty without them."""
     outcomes = outcomes_of(spec)
-    landmark = next((one["landmark"] for one in outcomes if one.get("landmark")), None)
+    landmark = next((outcome["landmark"] for outcome in outcomes if outcome.get("landmark")), None)
     unit = f" {outcomes[0]['unit_of_measure']}" if landmark and outcomes[0].get("unit_of_measure") else ""
-    cohorts = ", ".join(dict.fromkeys(str(one["arm"]) for one in outcomes if one.get("arm") is not None))
+    cohorts = ", ".join(dict.fromkeys(str(outcome["arm"]) for outcome in outcomes if outcome.get("arm") is not None))
     return (
         (f", without an event until {landmark:g}{unit}" if landmark else "")
         + (f", each answer about its own cohort ({cohorts})" if cohorts else "")
@@ -396,7 +388,7 @@ def _measures(spec: Mapping[str, Any]) -> list[str]:
 
 
 def _bounds_text(release: Mapping[str, Any]) -> str:
-    """Return where bounds come from, as far as the release knows."""
+    """Return the origin of bounds, as far as the release states it."""
     drafted = (release.get("data") or {}).get("bounds_from_data")
     if drafted:
         names = ", ".join(drafted)
@@ -472,9 +464,9 @@ def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
     done = _adjustment(release)
     adjusted = f"{capital(done)}." if done else ""
     confidence, biases = release["confidence"], [row["bias"] for row in release["answers"] if row["bias"]]
-    told = "Intervals allow for the bias that stands beside each answer in the table." if biases else ""
+    allowance = "Intervals allow for the bias that stands beside each answer in the table." if biases else ""
     if biases and len(release["answers"]) == 1:
-        told = f"The interval allows for a bias of {figure(biases[0])} to either side."
+        allowance = f"The interval allows for a bias of {figure(biases[0])} to either side."
     balance = bool(release.get("balance"))
     noise = "exact, for they are public" if release["privacy"]["level"] == "label" else "as released with noise"
     how = f"{capital(name)}, {percent(float(confidence))} intervals."
@@ -483,8 +475,8 @@ def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
     return {
         "analysis": f"{how} The section on the answer says it in words.",
         "adjusted_for": adjusted,
-        "sensitivity": told or "No sensitivity analysis was declared.",
-        "bias": told or "Beyond the covariates nothing is adjusted for and nothing is allowed for.",
+        "sensitivity": allowance or "No sensitivity analysis was declared.",
+        "bias": allowance or "Beyond the covariates nothing is adjusted for and nothing is allowed for.",
         "balance": f"Standardised differences between the arms, {noise}: see the figure of balance. A table by arm is "
         "not released."
         if balance
@@ -529,7 +521,7 @@ def _results(release: Mapping[str, Any]) -> dict[str, str]:
 
 def _said(limits: Sequence[Mapping[str, Any]]) -> str:
     """Return the sentences of limits, one after the other."""
-    return "; ".join(one["sentence"] for one in limits)
+    return "; ".join(limit["sentence"] for limit in limits)
 
 
 def _asked(row: Mapping[str, Any], specification: Mapping[str, Any]) -> str:
@@ -539,35 +531,37 @@ def _asked(row: Mapping[str, Any], specification: Mapping[str, Any]) -> str:
 
 
 def _table(release: Mapping[str, Any]) -> str:
-    """Return how many answers the release has."""
+    """Return the number of answers."""
     answers = len(release["answers"])
     return "It is the only answer." if answers == 1 else f"The table has {answers} answers."
 
 
 def _answers(release: Mapping[str, Any]) -> dict[str, str]:
-    """Return what was found, and what its intervals cover and leave out."""
+    """Return the first answer, and what the intervals cover and do not."""
     answers, calibration = release["answers"], release["calibration"]
     first = next((row for row in answers if row["interval"] is not None), None)
-    told = [
+    further = [
         *([counted_words(calibration["controls"], "negative control")] if calibration else []),
         *(["intervals that hold together"] if any(row["simultaneous"] for row in answers) else []),
         *([counted_words(len(release["gates"]), "gate")] if release["gates"] else []),
     ]
-    additional = f"Declared before a row was read: {', '.join(told)}." if told else ""
-    one = "One question was asked; no other analysis is in this release."
+    additional = f"Declared before a row was read: {', '.join(further)}." if further else ""
+    alone = "One question was asked; no other analysis is in this release."
     limits = "No interval covers" if len(answers) > 1 else "The interval does not cover"
-    said = {
+    sentences = {
         "limits": _plain(f"{limits} {_said(release['not_covered'])}.") if release["not_covered"] else "",
-        "additional": additional or (one if len(answers) == 1 else ""),
+        "additional": additional or (alone if len(answers) == 1 else ""),
     }
     if first is None:
-        return {**said, "found": "Every answer is withheld.", "precision": "", "reading": ""}
+        return {**sentences, "found": "Every answer is withheld.", "precision": "", "reading": ""}
     interval, covers = first["interval"], "The interval covers" if len(answers) == 1 else "All intervals cover"
     sides = "includes zero" if interval["lower"] <= 0 <= interval["upper"] else "does not include zero"
-    found = f"{release['estimand']} on {_asked(first, release['specification'])}: {beside(first['estimate'], interval)}"
+    answer = (
+        f"{release['estimand']} on {_asked(first, release['specification'])}: {beside(first['estimate'], interval)}"
+    )
     return {
-        **said,
-        "found": f"{found}, {percent(release['confidence'])} interval {span(interval)}. {_table(release)}",
+        **sentences,
+        "found": f"{answer}, {percent(release['confidence'])} interval {span(interval)}. {_table(release)}",
         "precision": _plain(f"{covers} {_said(release['covers'])}."),
         "reading": "The privacy noise is too large for an answer."
         if first["state"] == "unresolved"
@@ -576,18 +570,18 @@ def _answers(release: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _adjustment(release: Mapping[str, Any]) -> str:
-    """Return how far covariates were adjusted for: every wording once, but of answers without a statement."""
-    told = [row["confounding"]["sentence"] for row in release["answers"] if row["confounding"]]
-    return "; ".join(dict.fromkeys(told))
+    """Return the distinct sentences on adjustment of all answers that have one."""
+    sentences = [row["confounding"]["sentence"] for row in release["answers"] if row["confounding"]]
+    return "; ".join(dict.fromkeys(sentences))
 
 
 def _plain(sentence: str) -> str:
-    """Return a sentence without the marks of code in it."""
+    """Return a sentence without marks of code."""
     return sentence.replace("`confounding_prior`", "the confounding prior").replace("`", "")
 
 
 def bounds_text(column: Mapping[str, Any]) -> str:
-    """Return what a column of a study can hold: codes, levels, or a range."""
+    """Return the declared values of a column: codes, levels, or a range."""
     codes, levels = column.get("codes"), column.get("levels")
     if codes:
         return f"{codes['no']} or {codes['yes']}"
@@ -598,7 +592,7 @@ def bounds_text(column: Mapping[str, Any]) -> str:
 
 
 def codes_text(spec: Mapping[str, Any]) -> str:
-    """Return what the arms are in the data."""
+    """Return the codes of the arms."""
     arms, codes = spec.get("arms"), spec.get("treatment_codes")
     if arms:
         return f"{levels_text(arms)}; the reference is {labels_of(arms)[str(arms['reference'])]}"
@@ -606,10 +600,7 @@ def codes_text(spec: Mapping[str, Any]) -> str:
 
 
 def missing_text(spec: Mapping[str, Any], data: Mapping[str, Any] | None = None) -> str:
-    """Return what became of missing values.
-
-    How many there are is private, but for rows of public and synthetic data.
-    """
+    """Return how missing values were treated; their number is private unless the data are not."""
     lost = [
         f"{rows:,} rows were left out, without a value of {name}."
         for name, rows in (data or {}).get("left_out", {}).items()
@@ -620,20 +611,20 @@ def missing_text(spec: Mapping[str, Any], data: Mapping[str, Any] | None = None)
 def _missing_in_rows(spec: Mapping[str, Any]) -> str:
     covariates = spec.get("covariates") or {}
     everywhere = spec.get("missing") == "indicator"
-    welcome = [name for name, one in covariates.items() if everywhere or one.get("nulls") == "indicator"]
-    told = [capital(one.sentence) for one in unrecorded(spec)]
+    welcome = [name for name, covariate in covariates.items() if everywhere or covariate.get("nulls") == "indicator"]
+    sentences = [capital(value.sentence) for value in unrecorded(spec)]
     if welcome:
-        told.insert(0, f"{', '.join(welcome)} may be missing and enter by an indicator beside a fixed value.")
-    if not told:
+        sentences.insert(0, f"{', '.join(welcome)} may be missing and enter by an indicator beside a fixed value.")
+    if not sentences:
         return "Rows with a missing value in a column of the study are not admitted."
-    words = {"missing_treatment": "treatment", "missing_outcome": "outcome"}
-    never = [word for key, word in words.items() if spec.get(key, "refuse") == "refuse"]
+    roles = {"missing_treatment": "treatment", "missing_outcome": "outcome"}
+    never = [word for key, word in roles.items() if spec.get(key, "refuse") == "refuse"]
     refused = f" Rows without {' or '.join(never)} are not admitted." if never else ""
-    return f"{' '.join(told)}{refused} How many are missing is private."
+    return f"{' '.join(sentences)}{refused} How many are missing is private."
 
 
 def rows_text(contract: Contract) -> str:
-    """Return how several rows of a unit became one, by the contract."""
+    """Return how the contract reduces several rows of a unit to one."""
     rows = contract.rows
     if rows is None:
         return f"Each {contract.unit} has one row; data in which one has two are not admitted."
@@ -645,16 +636,18 @@ def rows_text(contract: Contract) -> str:
 
 
 def descriptions_text(spec: Mapping[str, Any], contract: Contract) -> str:
-    """Return what the owner says of the study's columns."""
-    columns = [one[key] for one in outcomes_of(spec) for key in ("name", "time", "entry", "event") if one.get(key)]
+    """Return the owner's descriptions of the study's columns."""
+    columns = [
+        outcome[key] for outcome in outcomes_of(spec) for key in ("name", "time", "entry", "event") if outcome.get(key)
+    ]
     named = [spec["treatment"], *columns, *(spec.get("covariates") or {})]
-    told = []
+    descriptions = []
     for name in dict.fromkeys(named):
         column = contract.offered.get(name)
         if column is not None and (column.description or column.unit_of_measure):
             unit = f" ({column.unit_of_measure})" if column.unit_of_measure else ""
-            told.append(f"{name}{unit}{f': {column.description}' if column.description else ''}")
-    return f"The owner says: {'; '.join(told)}." if told else ""
+            descriptions.append(f"{name}{unit}{f': {column.description}' if column.description else ''}")
+    return f"The owner says: {'; '.join(descriptions)}." if descriptions else ""
 
 
 CURVES = METHODS["survival"]
@@ -662,7 +655,7 @@ CURVES = METHODS["survival"]
 
 def asks_for_times(specification: Mapping[str, Any]) -> bool:
     """Return whether a study in full asks for times to an event."""
-    return any("horizon" in one for one in outcomes_of(specification))
+    return any("horizon" in outcome for outcome in outcomes_of(specification))
 
 
 def times_facts(release: Mapping[str, Any], facts: Mapping[str, str], estimand: Mapping[str, str]) -> dict[str, str]:
@@ -670,16 +663,16 @@ def times_facts(release: Mapping[str, Any], facts: Mapping[str, str], estimand: 
 
     Args:
         release: its document.
-        facts: what any release says of itself.
+        facts: sentences of any release (:func:`facts_of`).
         estimand: sentences by attribute (``estimand_of``).
     """
     spec, kind = release["specification"], release["estimand"]
     outcomes = outcomes_of(spec)
     first, whom = outcomes[0], over_whom(spec, kind)
     unit = f" {first['unit_of_measure']}" if first.get("unit_of_measure") else ""
-    events = " or ".join(dict.fromkeys(event for one in outcomes for event in one["of"]))
+    events = " or ".join(dict.fromkeys(event for outcome in outcomes for event in outcome["of"]))
     start = f"Times begin at '{first['origin']}' and are compared until "
-    start += f"{' and '.join(f'{at:g}' for at in sorted({one['horizon'] for one in outcomes}))}{unit}."
+    start += f"{' and '.join(f'{at:g}' for at in sorted({outcome['horizon'] for outcome in outcomes}))}{unit}."
     if first.get("entry"):
         since = f" Curves begin at {first['landmark']:g}{unit}, of those at risk then." if first["landmark"] else ""
         start += f" Who entered late, by {first['entry']}, is at risk from then on.{since}"
@@ -708,7 +701,7 @@ def times_facts(release: Mapping[str, Any], facts: Mapping[str, str], estimand: 
 
 
 def _within(release: Mapping[str, Any]) -> str:
-    """Return within what losses are taken to be independent of the event."""
+    """Return the strata within which losses are assumed independent of the event."""
     by = lost_within(release["specification"]).get("by")
     pooled = (release.get("details") or {}).get("pooled_strata")
     levels = "a level" if not pooled else "a level (pooled where noise hides it)"
@@ -723,7 +716,7 @@ def _confounding(spec: Mapping[str, Any]) -> str:
 
 
 def _relative_of_times(release: Mapping[str, Any]) -> str:
-    """Say whether tests and ratios of hazards stand beside the differences."""
+    """Say whether log-rank tests and hazard ratios stand beside the differences."""
     if any(row.get("log_rank") for row in release["answers"]):
         adjusted = ", not adjusted," if release["specification"].get("covariates") else ""
         return f"Log-rank tests and hazard ratios{adjusted} stand beside it."

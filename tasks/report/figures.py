@@ -78,10 +78,10 @@ def write_table(path: Path, rows: Sequence[Row]) -> None:
         StudyError: the file cannot be written.
     """
     text = io.StringIO()
-    told = [harmless_row(row) for row in rows]
-    writer = csv.DictWriter(text, list(told[0]) if told else [], lineterminator="\n")
+    safe_rows = [harmless_row(row) for row in rows]
+    writer = csv.DictWriter(text, list(safe_rows[0]) if safe_rows else [], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(told)
+    writer.writerows(safe_rows)
     write_whole(path, text.getvalue())
 
 
@@ -143,7 +143,7 @@ def legend(axes: list[list[Axes]], title: str | None = None) -> None:
 def _shorter(svg: str) -> str:
     """Return the same picture with coordinates to a hundredth of a point, in half the bytes."""
     return re.sub(
-        r' (?:d|x|y)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found.group()), svg, flags=re.DOTALL
+        r' (?:d|x|y)="[^"]*"', lambda match: re.sub(r"(\.\d\d)\d+", r"\1", match.group()), svg, flags=re.DOTALL
     )
 
 
@@ -190,16 +190,16 @@ class Axis:
         """
         rough = (self.high - self.low) / (MOST_TICKS - 1)
         power = 10.0 ** math.floor(math.log10(rough))
-        found: list[float] = []
+        ticks: list[float] = []
         for step in (power * scale * step for scale in (1.0, 10.0) for step in STEPS):
             first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-            found = [index * step for index in range(first, last + 1)]
+            ticks = [index * step for index in range(first, last + 1)]
             apart = step / (self.high - self.low) * (RIGHT - LEFT) / 100 * pixels
-            labels = {figure_text(tick) for tick in found}
-            clear = len(labels) == len(found) and apart >= TICK_LETTER * (1 + max(map(len, labels), default=0))
-            if len(found) <= MOST_TICKS and (clear or len(found) < 2):
+            labels = {figure_text(tick) for tick in ticks}
+            clear = len(labels) == len(ticks) and apart >= TICK_LETTER * (1 + max(map(len, labels), default=0))
+            if len(ticks) <= MOST_TICKS and (clear or len(ticks) < 2):
                 break
-        return found
+        return ticks
 
 
 @dataclass(frozen=True)
@@ -300,10 +300,10 @@ def waterfalls(
     weights = {charge.name: _squared(charge) if gaussian else charge.epsilon for charge in charges}
     of_units = met_by_one_unit(charges)
     met = dict(zip(halves.values() if len(of_units) > 1 else ["every unit"], of_units, strict=True))
-    width = max(_sum(some, weights) for some in met.values())
+    width = max(_sum(met_charges, weights) for met_charges in met.values())
     return tuple(
-        _fall(title, some, weights, max(width, Decimal(0) if gaussian else total), total, write)
-        for title, some in met.items()
+        _fall(title, met_charges, weights, max(width, Decimal(0) if gaussian else total), total, write)
+        for title, met_charges in met.items()
     )
 
 

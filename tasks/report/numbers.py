@@ -14,31 +14,28 @@ from causalveil.schemas.limits import number as number
 from causalveil.schemas.plan import natural_order
 from causalveil.schemas.study import Estimand
 
-# Which side is subtracted from which where there are two arms.
+# The contrast of two arms.
 TWO_SIDES = "treated minus controls"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 SUPERSCRIPTED = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]")
 # Scores of a causal direction by name.
 SCORES = {"hsic": "HSIC", "spearman": "Spearman's ρ", "kendall": "Kendall's τ", "iqr": "quartile range"}
-# Letters of a figure's text that fit beside each other on a screen of 400 pixels, at 13 pixels a letter's height.
+# Letters in a line of a figure on a screen of 400 pixels, 13 pixels high.
 ACROSS = 42
 # A label longer than this leaves its numbers no room beside it.
 LONGEST_LABEL = 20
-# As ``schemas/questions.py`` names the subgroup of those without a value, and that of all units.
+# Names of ``schemas/questions.py``: the subgroup of units without a value, and all units.
 MISSING, ALL_UNITS = "(missing)", "all units"
 
 
 def arm_means(release: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str]] | None:
-    """Return both arms' means with their standard errors.
-
-    Return None unless their difference is the estimate.
-    """
+    """Return the arms' means with standard errors; None unless the estimate is their difference."""
     details = release.get("details") or {}
     values = next((row["values"] for row in release.get("answers") or ()), None)
     errors = [details.get(f"mean_{side}_error") for side in ("control", "treated")]
     if values is None or None in errors:
         return None
-    pairs = zip(values, (float(one) for one in errors if one is not None), strict=True)
+    pairs = zip(values, (float(error) for error in errors if error is not None), strict=True)
     control, treated = (_with_error(mean, error) for mean, error in pairs)
     return ("treated", treated), ("controls", control)
 
@@ -49,16 +46,13 @@ def _with_error(mean: float, error: float) -> str:
 
 
 def blocks_label(blocks: Sequence[str], most: int = 1) -> str:
-    """Return the names of blocks, the oldest first.
-
-    Of more than ``most`` it has the first, the last and their number.
-    """
+    """Return names of blocks, oldest first; beyond ``most`` the first, the last, their number."""
     ordered = natural_order(blocks)
     return ", ".join(ordered) if len(ordered) <= most else f"{ordered[0]} … {ordered[-1]} ({len(ordered)})"
 
 
 def figure(value: float | None) -> str:
-    """Return a number for people: four digits, a real minus, an exponent where it must be."""
+    """Return a number with four digits, a minus sign, and an exponent beyond 1e-4 to 1e7."""
     if value is None:
         return "–"
     rounded = float(f"{value:.4g}")
@@ -77,9 +71,7 @@ def figure(value: float | None) -> str:
 
 
 def within(value: float, lower: float, upper: float) -> str:
-    """Return an estimate or an end of its interval for a terminal.
-
-    It has the decimals that a page shows.
+    """Return an estimate or an end of its interval for a terminal, with a page's decimals.
 
     >>> within(1.94, 1.86, 2.03), within(1.86, 1.86, 2.03)
     ('1.940', '1.860')
@@ -99,13 +91,13 @@ def amount(value: float | Decimal) -> str:
 
 
 def _power(digits: str, power: str) -> str:
-    """``digits`` times ten to the ``power``."""
+    """Return ``digits`` times ten to the ``power``."""
     raised = f"10{power.translate(SUPERSCRIPTS)}"
     return raised if digits == "1" else f"{digits}·{raised}"
 
 
 def percent(share: float) -> str:
-    """Return a share as percent of three digits; what is not all never reads so."""
+    """Return a share as percent of three digits; only 1 reads as 100%."""
     digits = f"{100 * share:.3g}"
     if digits == "100" and share < 1:
         digits = "more than 99.9"
@@ -118,7 +110,7 @@ def confidence_level(confidence: float) -> str:
 
 
 def beside(value: float, interval: Mapping[str, Any]) -> str:
-    """Return a value with the decimals that its interval bears: two digits of a standard error."""
+    """Return a value with the decimals of two digits of its standard error, by its interval."""
     error = (interval["upper"] - interval["lower"]) / 4
     if not 0 < error < math.inf:
         return figure(value)
@@ -135,7 +127,7 @@ def span(interval: Mapping[str, Any]) -> str:
 
 
 def end_of(value: float, interval: Mapping[str, Any]) -> str:
-    """Return an end of an interval as text; one that is not zero never reads so.
+    """Return an end of an interval as text; only 0 reads as 0.
 
     >>> span({"lower": -0.1493, "upper": -0.0004932})
     '−0.149 to −0.0005'
@@ -150,28 +142,28 @@ def p_value(value: float) -> str:
 
 
 def risk(value: float, interval: Mapping[str, Any]) -> str:
-    """Return a risk as percent, with the decimals that the interval of a difference bears."""
+    """Return a risk as percent, with the decimals of a difference's interval."""
     return f"{beside(100 * value, {end: 100 * interval[end] for end in ('lower', 'upper')})}%"
 
 
 def near(value: float, error: float) -> str:
-    """Return a value with the decimals that its standard error bears: two digits of it."""
+    """Return a value with the decimals of two digits of its standard error."""
     return beside(value, {"lower": value - 2 * error, "upper": value + 2 * error})
 
 
 def at_time(value: float) -> str:
-    """Return a time of a table's head: whole from a hundred on."""
+    """Return a time for a table's head, rounded to an integer from 100 on."""
     return f"{value:,.0f}" if value >= 100 else figure(value)
 
 
 def counted_terms(names: str) -> str:
-    """Return terms that are listed by name, each name once.
+    """Return listed terms, each once with its count.
 
     >>> counted_terms("square of age, step of age, step of age")
     'square of age, step of age (2)'
     """
-    found = Counter(names.split(", "))
-    return ", ".join(name if count == 1 else f"{name} ({count})" for name, count in found.items())
+    counts = Counter(names.split(", "))
+    return ", ".join(name if count == 1 else f"{name} ({count})" for name, count in counts.items())
 
 
 def freedom(degrees: int) -> str:
@@ -189,7 +181,7 @@ def axis_name(unit: str | None, sides: str = TWO_SIDES) -> str:
 
 
 def group_label(specification: Mapping[str, Any], group: str) -> str:
-    """Return a subgroup as a person reads it, a code with the name of its column."""
+    """Return a subgroup's label, a code with the name of its column."""
     if group == ALL_UNITS:
         return all_of(specification)
     subgroups = specification.get("subgroups") or {}
@@ -215,7 +207,7 @@ def each_unit(estimand: str, unit: str = "unit") -> str:
     return " ".join(filter(None, ("every", Estimand(estimand).adjective, unit)))
 
 
-WHOLE = frozenset(all_of({"estimand": one, "where": where}) for one in Estimand for where in (None, True))
+WHOLE = frozenset(all_of({"estimand": estimand, "where": where}) for estimand in Estimand for where in (None, True))
 
 
 def is_whole(group: str) -> bool:
@@ -233,7 +225,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def arm_label(specification: Mapping[str, Any], arm: str) -> str:
-    """Return an arm as a person reads it, a code with the name of the treatment."""
+    """Return an arm's label, a code with the name of the treatment."""
     arms, codes = specification.get("arms") or {}, specification.get("treatment_codes")
     return _coded(
         specification.get("treatment"), arms if arms else {"codes": codes or {"control": 0, "treated": 1}}, arm
@@ -241,16 +233,13 @@ def arm_label(specification: Mapping[str, Any], arm: str) -> str:
 
 
 def place_label(specification: Mapping[str, Any], places: Sequence[str]) -> str:
-    """Return a subgroup, and with it an arm if one is given, as a person reads them.
-
-    An arm of all units stands by itself.
-    """
+    """Return the label of a subgroup, and of an arm; an arm of all units stands alone."""
     group = group_label(specification, places[0])
     return group if len(places) == 1 else in_place(group, arm_label(specification, places[1]))
 
 
 def in_place(group: str, arm: str) -> str:
-    """Return a subgroup and an arm in words; an arm of all units stands by itself.
+    """Return a subgroup and an arm in words; an arm of all units stands alone.
 
     >>> in_place("women", "none"), in_place("all units", "treated = 1")
     ('women, arm none', 'treated = 1')
@@ -260,27 +249,27 @@ def in_place(group: str, arm: str) -> str:
 
 
 def named_arm(arm: str) -> str:
-    """Return an arm within a sentence: what is a word alone is called an arm."""
+    """Return an arm within a sentence: "arm" before a word, nothing before a code."""
     return arm if "=" in arm else f"arm {arm}"
 
 
 def _coded(name: str | None, column: Mapping[str, Any], value: str) -> str:
-    """Return ``name = value`` where the value is a code without a name; a name or a word stands by itself."""
+    """Return ``name = value`` for a code without a name; a name or a word stands alone."""
     codes = column.get("codes") or {}
-    held = list(codes.values()) if codes else list(column.get("levels") or ())
+    levels = list(codes.values()) if codes else list(column.get("levels") or ())
     if name is None:
         return value
     if value == MISSING:
         return f"{name} missing"
     if column.get("names"):
         return labels_of(column).get(value, value)
-    # Booleans are written 0 and 1, as everywhere.
-    written = {str(int(one)) for one in held if isinstance(one, int)}
+    # Truth values are written 0 and 1.
+    written = {str(int(level)) for level in levels if isinstance(level, int)}
     return f"{name} = {value}" if value in written else value
 
 
 def shortened(label: str, longest: int = LONGEST_LABEL) -> str:
-    """Return a label that is cut where it would be too long, for what is written out elsewhere."""
+    """Return a label, cut to ``longest`` letters."""
     return label if len(label) <= longest else f"{label[: longest - 1]}…"
 
 
@@ -303,7 +292,7 @@ def broken(label: str, across: int = ACROSS) -> tuple[str, ...]:
 
 
 def verdict_of(interval: Mapping[str, Any]) -> str:
-    """Return what the interval says about the sign: one of four words that the templates know."""
+    """Return the sign by the interval: drowned, raises, lowers or open."""
     if interval["whole_range"]:
         return "drowned"
     if interval["lower"] > 0:

@@ -1,9 +1,7 @@
 """A release, a plan or a series as a page for people.
 
-Self-contained HTML, no network, nothing that is not in the release.
-
-The templates in ``tasks/report/templates/`` hold the words; this module gathers what they speak of. A kind of release
-or an estimator without a template of its own is shown by the general one.
+Self-contained HTML without network; nothing that is not in the release. The templates in ``tasks/report/templates/``
+hold the words; this module gathers their facts. An estimator without a template of its own is shown by the general one.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ TEMPLATES = Path(__file__).with_name("templates")
 def populations_of(specification: Mapping[str, Any]) -> dict[str, str]:
     """Return by estimand the units that an answer is an average over, in words."""
     among = where_words(specification)
-    over = {str(one): f"the {one.adjective}" if one.adjective else "all" for one in Estimand}
+    over = {str(estimand): f"the {estimand.adjective}" if estimand.adjective else "all" for estimand in Estimand}
     which = f"units{f' where {among}' if among else ''}{further_words(specification)}"
     return {name: f"over {every} {which}" for name, every in over.items()}
 
@@ -74,7 +72,7 @@ def report_html(release: Published, contract: Contract | None = None) -> str:
 
     Args:
         release: as loaded from release.json.
-        contract: the owner's, whose words on columns and rows then stand in the reporting guidelines.
+        contract: the owner's, whose descriptions of columns and rows the reporting guidelines then have.
 
     Returns:
         One HTML document: styles and figures inside, no script, no reference to anything outside.
@@ -116,7 +114,7 @@ def plan_html(plan: Plan, specification: Mapping[str, Any]) -> str:
 
 
 def series_html(series: Series) -> str:
-    """Return one HTML document: styles and figures inside, nothing outside it referred to.
+    """Return a series as one HTML document without references to anything outside.
 
     Raises:
         CausalveilError: this installation lacks its templates.
@@ -158,7 +156,7 @@ def style(name: str) -> str:
 
 
 def _render(release: Published, sheet: str, contract: Contract | None = None, fragment: bool = False) -> str:
-    """The whole page of a release, or its head."""
+    """Return the whole page of a release, or its head."""
     release = labelled(release)
     document = release.model_dump(mode="json")
     document["specification"] = as_used(document["specification"])
@@ -188,21 +186,18 @@ def _render(release: Published, sheet: str, contract: Contract | None = None, fr
 
 
 def _done(release: Published) -> tuple[str, ...]:
-    """Say what was done about confounding, by a table for its first answer."""
-    found = release.answers[0].confounding if isinstance(release, EffectTable) else None
-    return () if found is None else tuple(found.sentences)
+    """Return the sentences on confounding of the first answer."""
+    statement = release.answers[0].confounding if isinstance(release, EffectTable) else None
+    return () if statement is None else tuple(statement.sentences)
 
 
 def _approval(release: Published) -> str:
-    """Say who had to allow a run's release."""
+    """Return the sentence on who had to approve a run's release."""
     return release.approval.words if isinstance(release, Release) and release.approval else ""
 
 
 def _approvals(release: Published) -> list[tuple[str, str]]:
-    """Return who had to allow each site's release, by site.
-
-    For a site that does not say, return where it is stated.
-    """
+    """Return the sentence on who had to approve each site's release, by site."""
     if isinstance(release, Release):
         return []
     unsaid = "Its release does not say; the site's ledger does."
@@ -210,16 +205,16 @@ def _approvals(release: Published) -> list[tuple[str, str]]:
 
 
 def _of_kind(release: Published, document: dict[str, Any]) -> dict[str, Any]:
-    """Return what the page of this kind speaks of beside the release itself."""
-    found = _single(release, document) if isinstance(release, Release) else sites_context(release)
+    """Return the context of a page of this kind beside the release itself."""
+    context = _single(release, document) if isinstance(release, Release) else sites_context(release)
     if isinstance(release, EffectTable):
-        found |= context_of(release) | curves_context(release)
-    return found
+        context |= context_of(release) | curves_context(release)
+    return context
 
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """Return the templates of reports, with the filters that write numbers for people."""
+    """Return the templates of reports, with their filters for numbers."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
@@ -232,7 +227,7 @@ def environment() -> Environment:
     from markupsafe import Markup, escape
 
     def coded(text: str) -> Markup:
-        """Write what stands between backticks as code."""
+        """Write text between backticks as code."""
         return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
 
     made.filters |= {
@@ -264,7 +259,7 @@ def environment() -> Environment:
 
 
 def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
-    """Return what the page of one run speaks of beside the release itself."""
+    """Return the context of the page of one run beside the release itself."""
     tested = isinstance(release, DirectionRelease)
     halves = {"train": "training half", "estimation": "test half" if tested else "estimation half"}
     titles = {half: f"a unit of the {name}" for half, name in halves.items()}
@@ -284,7 +279,7 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def unlike_words(release: EffectRelease) -> str:
-    """Return that arms of a trial differ by more than chance and noise; empty where not."""
+    """Return that arms of a trial differ beyond chance and noise; empty where they do not."""
     names = str(release.details.get("unlike", ""))
     if not names:
         return ""
@@ -295,14 +290,14 @@ def unlike_words(release: EffectRelease) -> str:
 
 
 def _direction(release: DirectionRelease) -> dict[str, Any]:
-    """The verdict on a scale from one direction to the other."""
+    """Return the verdict on a scale from one direction to the other."""
     weight = release.verdict.weight
     line = Line("All scores together", figure(weight), weight, min(weight, 0.0), max(weight, 0.0), 0.4)
     return {"lines": [line], "axis": Axis(-1.0, 1.0)}
 
 
 def likelihood(epsilon: Decimal) -> str:
-    """Return e to the epsilon in two digits, or in more where it would read as 1."""
+    """Return e^epsilon in two digits, or in more where it would read as 1."""
     factor = math.exp(min(float(epsilon), 700.0))
     if factor < 1.05:
         return f"{1 + math.ceil(1e4 * math.expm1(float(epsilon))) / 1e4:.4f}".rstrip("0")
@@ -310,36 +305,36 @@ def likelihood(epsilon: Decimal) -> str:
 
 
 def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Everything that the study declared instead of reading it off the data: (role, column, bounds)."""
+    """Return the bounds that the study declares: (role, column, bounds)."""
     rows = []
-    one = one_outcome(specification)
-    several = outcomes_of(specification) if one is None else [{**one, "role": "outcome"}]
+    outcome = one_outcome(specification)
+    several = outcomes_of(specification) if outcome is None else [{**outcome, "role": "outcome"}]
     if several and "horizon" in several[0]:
         first = several[0]
-        horizons = " and ".join(figure(at) for at in sorted({one["horizon"] for one in several}))
-        # Of several sites each contract says how long people were followed, and how it names censoring.
+        horizons = " and ".join(figure(at) for at in sorted({outcome["horizon"] for outcome in several}))
+        # With several sites follow-up and the code of censoring differ by contract.
         own = str(first["censoring"]).startswith(PLACEHOLDER)
         longest = "" if own else f"0 to {figure(first['upper'])}, "
         rows.append(("time", first["time"], f"{longest}compared until {horizons}"))
         if first.get("entry"):
             rows.append(("entry", first["entry"], "at risk from then on"))
-        events = dict.fromkeys(event for one in several for event in one["of"])
+        events = dict.fromkeys(event for outcome in several for event in outcome["of"])
         lost = "" if own else f"; censored: {first['censoring']}"
         rows.append(("event", first["event"], f"{', '.join(events)}{lost}"))
     else:
-        rows += [(one["role"].replace("_", " "), one["name"], _range(one)) for one in several]
+        rows += [(outcome["role"].replace("_", " "), outcome["name"], _range(outcome)) for outcome in several]
     groups = specification.get("subgroups")
     if groups and "levels" in groups["column"]:
         rows.append(("subgroups", groups["name"], levels_text(groups["column"])))
-    for one in specification.get("where") or ():
-        rows.append(("eligible", one["column"], condition_words(one, column=False)))
+    for outcome in specification.get("where") or ():
+        rows.append(("eligible", outcome["column"], condition_words(outcome, column=False)))
     for role, variable in (specification.get("pair") or {}).items():
         rows.append((role, variable["name"], _range(variable)))
     for name, covariate in (specification.get("covariates") or {}).items():
         listed = covariate.get("levels") is not None
         rows.append(("covariate", name, levels_text(covariate) if listed else _range(covariate)))
-    # Rows are held to what a study declares, whether its estimator uses it or not.
-    rows += [("not used", name, bounds_text(one)) for name, one in (specification.get("unused") or {}).items()]
+    # Rows must meet the declared bounds of unused columns, too.
+    rows += [("not used", name, bounds_text(outcome)) for name, outcome in (specification.get("unused") or {}).items()]
     clip = arms["clip"]
     if clip:
         rows.append(("clipped", "propensity score", f"{figure(clip[0])} to {figure(clip[1])}"))
@@ -351,7 +346,7 @@ def _arms(estimator: Mapping[str, Any]) -> dict[str, Any]:
 
     ``randomised`` and ``chance`` as the study declares; ``clip`` of scores, if any.
 
-    Where the chance is known no score is fitted, so nothing is said to be clipped.
+    With a known chance no score is fitted, so there is no clip.
     """
     propensity = estimator.get("propensity") or {}
     chance = propensity.get("known")
@@ -370,5 +365,5 @@ def _range(bounds: Mapping[str, Any]) -> str:
 
 
 def _words(name: str) -> str:
-    """A key as words."""
+    """Return a key as words."""
     return str(name).replace("_", " ")

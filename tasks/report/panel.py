@@ -1,16 +1,7 @@
 """Write the panel of a release of any kind, for a terminal and as plain text.
 
-Panels share sentences on limits, adjustment, cost, and an estimate with its interval. Lines are in the markup of
-``rich``, with all that a study names escaped.
-
-The first line of every panel of a run, and the panel of a causal direction.
-
-Panels of answers: of one run, of several sites, and of a series of blocks.
-
-The cost of pooling over sites or over blocks, and the first line of a panel of sites.
-Nothing beside what each site or block spent.
-
-The panel of a release of any kind, and the same as plain text: what ``str`` of it says.
+Panels of runs, of several sites, of series and of causal directions share sentences on limits, adjustment and cost.
+Lines are in the markup of ``rich``; names from a study are escaped. ``str`` of a release is its panel as plain text.
 """
 
 from __future__ import annotations
@@ -65,14 +56,14 @@ class Estimated(Protocol):
         """Its interval."""
 
 
-# So many lines a panel has, and so many limits at most, in order of importance; the report has the rest.
+# The most lines of a panel, and its most limits, in order of importance; the report has the rest.
 LINES = 12
 LIMITS = 4
 
 
 def limits(not_covered: Sequence[Limit], room: int, head: str = "The interval does not cover") -> list[str]:
-    """Return the first limits of a release, and how many more the report has."""
-    sentences = [one.sentence for one in not_covered]
+    """Return the first limits of a release, and the number of further ones in the report."""
+    sentences = [limit_left.sentence for limit_left in not_covered]
     shown = max(min(LIMITS, room - 1, len(sentences)), 1)
     if not sentences:
         return []
@@ -83,10 +74,10 @@ def limits(not_covered: Sequence[Limit], room: int, head: str = "The interval do
 
 def estimate_line(estimate: float, interval: Interval, unit: str | None) -> str:
     """Return an estimate with its unit of measure and its interval."""
-    of = escape(f" {unit}") if unit else ""
+    measured_in = escape(f" {unit}") if unit else ""
     level = confidence_level(interval.confidence)
-    found = within(estimate, interval.lower, interval.upper)
-    return f"[bold]{found}{of}[/bold]   {level} interval [bold]{ends(interval)}[/bold]"
+    shown = within(estimate, interval.lower, interval.upper)
+    return f"[bold]{shown}{measured_in}[/bold]   {level} interval [bold]{ends(interval)}[/bold]"
 
 
 def ends(interval: Spanned) -> str:
@@ -95,9 +86,9 @@ def ends(interval: Spanned) -> str:
     return escape(f"[{low}, ") + f"{high}]"
 
 
-def estimated(found: Estimated) -> str:
+def estimated(answer: Estimated) -> str:
     """Return an estimate with the decimals that its interval bears."""
-    return within(found.estimate, found.interval.lower, found.interval.upper)
+    return within(answer.estimate, answer.interval.lower, answer.interval.upper)
 
 
 def span_of(interval: Spanned) -> str:
@@ -105,56 +96,59 @@ def span_of(interval: Spanned) -> str:
     return " to ".join(within(end, interval.lower, interval.upper) for end in (interval.lower, interval.upper))
 
 
-def adjusted(found: ConfoundingStatement | None) -> list[str]:
-    """Return what was done about confounding, in yellow where it was not all that could be done."""
+def adjusted(statement: ConfoundingStatement | None) -> list[str]:
+    """Return the sentences on confounding, in yellow where adjustment is not complete."""
     from causalveil.schemas.confounding import AdjustmentState
 
-    if found is None:
+    if statement is None:
         return []
-    whole = found.state in (AdjustmentState.adjusted, AdjustmentState.randomised) and not found.left_out
-    said = [escape(one) for one in found.sentences if one != found.of_curves]
-    return said if whole else [f"[yellow]{one}[/yellow]" for one in said]
+    whole = statement.state in (AdjustmentState.adjusted, AdjustmentState.randomised) and not statement.left_out
+    sentences = [escape(sentence) for sentence in statement.sentences if sentence != statement.of_curves]
+    return sentences if whole else [f"[yellow]{sentence}[/yellow]" for sentence in sentences]
 
 
 def _of_curves(release: EffectTable, lines: int, room: int) -> list[str]:
-    """Return what curves may do to the only answer, where a limit has room beside it."""
-    found = release.answers[0].confounding
-    alone = len(release.answers) == 1 and found is not None and lines + 3 <= room
-    return [escape(found.of_curves)] if alone and found and found.of_curves else []
+    """Return the sentence on non-linear confounding of a single answer, if there is room."""
+    statement = release.answers[0].confounding
+    alone = len(release.answers) == 1 and statement is not None and lines + 3 <= room
+    return [escape(statement.of_curves)] if alone and statement and statement.of_curves else []
 
 
 def adjusted_by_answer(stated: Sequence[ConfoundingStatement | None]) -> list[str]:
-    """Return what was done about confounding, best and worst where answers differ."""
+    """Return the sentences on confounding: of the best and the worst answer where they differ."""
     from causalveil.schemas.confounding import AdjustmentState
 
-    found = list(dict.fromkeys(one for one in stated if one is not None))
-    if not found:
+    statements = list(dict.fromkeys(statement for statement in stated if statement is not None))
+    if not statements:
         return []
     order = list(AdjustmentState)
-    found.sort(key=lambda one: (order.index(one.state), -(one.share or 0.0)))
-    if found[0].done == found[-1].done:
-        return [escape(found[0].done)]
-    if all(one.state is AdjustmentState.adjusted and one.share is not None and not one.left_out for one in found):
-        # Each is nearly whole: the largest part that is left speaks for all.
-        return [f"{escape(found[-1].done.removesuffix('.'))}, or less."]
-    best, worst = escape(found[0].sentence), escape(found[-1].sentence)
+    statements.sort(key=lambda statement: (order.index(statement.state), -(statement.share or 0.0)))
+    if statements[0].done == statements[-1].done:
+        return [escape(statements[0].done)]
+    if all(
+        statement.state is AdjustmentState.adjusted and statement.share is not None and not statement.left_out
+        for statement in statements
+    ):
+        # All are nearly complete: the largest share that is left is stated.
+        return [f"{escape(statements[-1].done.removesuffix('.'))}, or less."]
+    best, worst = escape(statements[0].sentence), escape(statements[-1].sentence)
     return [f"Best adjusted answer: {best}.", f"[yellow]Worst: {worst}.[/yellow]"]
 
 
 def runs_left(fits: int) -> str:
-    """Return for how many more runs like this one a budget is enough."""
+    """Return the number of further runs like this one that a budget allows."""
     if fits == 0:
         return "too little for another such run"
     return f"enough for {fits:,} more such run{'' if fits == 1 else 's'}"
 
 
-def budget_left(outlook: BudgetOutlook, of: str) -> str:
-    """Return the share of a budget that is left, and for how many runs it is enough."""
-    return f"{share_left(outlook)} of the budget of {escape(of)} is left: {runs_left(outlook.fits)}."
+def budget_left(outlook: BudgetOutlook, owner: str) -> str:
+    """Return the share of a budget that is left, and the number of runs that it allows."""
+    return f"{share_left(outlook)} of the budget of {escape(owner)} is left: {runs_left(outlook.fits)}."
 
 
 def share_left(outlook: BudgetOutlook) -> str:
-    """Return the share that is left; neither what is not all nor what is not nothing reads so."""
+    """Return the share that is left; only 1 reads as 100.0%, and only 0 as 0.0%."""
     text = f"{outlook.share_left:.1%}"
     if text == "100.0%" and outlook.share_left < 1:
         return "More than 99.9%"
@@ -162,13 +156,13 @@ def share_left(outlook: BudgetOutlook) -> str:
 
 
 def head_of(release: Release) -> str:
-    """Return the first line: study, question, estimator, units; before it a missing guarantee."""
+    """Return the first line: a missing guarantee, study, question, estimator, units."""
     question = getattr(release, "estimand", release.kind)
     loud = "" if release.headline is None else f"[bold red]{escape(release.headline)}[/bold red] "
-    asked = (
+    question_asked = (
         "causal direction" if question == release.estimator else f"{question} by {release.estimator.replace('_', ' ')}"
     )
-    named = escape(f"{release.study}: {asked}, {release.units:,} units of {release.dataset}")
+    named = escape(f"{release.study}: {question_asked}, {release.units:,} units of {release.dataset}")
     return f"{loud}{named}"
 
 
@@ -177,25 +171,25 @@ def direction_lines(release: DirectionRelease, room: int) -> list[str]:
     x, y = escape(release.pair.x.name), escape(release.pair.y.name)
     names = {"x_to_y": f"{x} → {y}", "y_to_x": f"{y} → {x}"}
     verdict = release.verdict
-    said = "The noise decides nothing: no score answered, or they cancel."
+    sentence = "The noise decides nothing: no score answered, or they cancel."
     if verdict.favours:
         weight = f"weight {abs(verdict.weight):.2f} from 0 (noise decides) to 1 (it does not)"
-        said = f"[bold]{names[verdict.favours]}[/bold]   {weight}"
-    lines = [head_of(release), said]
+        sentence = f"[bold]{names[verdict.favours]}[/bold]   {weight}"
+    lines = [head_of(release), sentence]
     for score in release.scores:
         name = SCORES.get(score.score, score.score)
         if score.margin is None or score.order_kept is None:
             lines.append(f"{name}: no answer")
             continue
         favoured = names[score.favours] if score.favours else "neither"
-        kept = f"{score.order_kept:.1%}" if score.order_kept < SURE else "above 99.9%"
-        lines.append(f"{name}: {favoured}, margin {abs(score.margin):.4g} (order kept by the noise: {kept})")
+        order_kept = f"{score.order_kept:.1%}" if score.order_kept < SURE else "above 99.9%"
+        lines.append(f"{name}: {favoured}, margin {abs(score.margin):.4g} (order kept by the noise: {order_kept})")
     return lines + limits(DIRECTION_LEFT, room - len(lines), "The scores take no account of")
 
 
-# A probability that would be rounded to 1.
+# A probability above this rounds to 1.
 SURE = 0.9995
-# What no score of a direction speaks of.
+# Sources of error that no score of a direction accounts for.
 DIRECTION_LEFT = (limit(Code.other_samples), limit(Code.common_cause), limit(Code.not_additive))
 
 
@@ -204,7 +198,7 @@ Row = TypeVar("Row", bound="Answer")
 ROLES = ("primary", "secondary", "placebo", "negative_control")
 # Why a site has no part in an answer.
 NO_PART = "noise hides it, a gate withholds it, or its measures end earlier"
-# So many blocks without an answer are named; a line has 25 words at most.
+# The most blocks without an answer that are named; a line has at most 25 words.
 SILENT = 5
 
 
@@ -218,53 +212,53 @@ def effect_lines(release: EffectRelease, room: int) -> list[str]:
 
 
 def _answers(release: EffectTable, room: int, ends_with: Sequence[str]) -> list[str]:
-    """Return the answers: the only one in words, of several one a line as far as they fit."""
-    rows, of = _in_order(release.answers), _units_in(release)
+    """Return the answers: a single one in words, several as a line each as far as they fit."""
+    rows, units = _in_order(release.answers), _units_in(release)
     if len(rows) == 1:
-        return _only(release, of.get(rows[0].outcome))
+        return _only(release, units.get(rows[0].outcome))
     contrasts = _contrasts(release)
     fit = _rows_in(room - len(contrasts), ends_with)
     shown = rows[:fit]
-    # Ratios are told if those of all answers fit.
-    asked, whole = any(one.measures for one in rows), sum(1 + len(one.measures) for one in rows) <= fit
-    lines = [_key(release, len(rows), len(rows) - len(shown), hidden=asked and not whole)]
-    for name, one in zip(_names(shown, rows), shown, strict=True):
-        lines.append(f"{name}  {_numbers(one, of.get(one.outcome, ''))}")
-        lines += [f"  {one.words}" for one in one.measures if whole]
+    # Ratios are shown if those of all answers fit.
+    has_ratios, whole = any(answer.measures for answer in rows), sum(1 + len(answer.measures) for answer in rows) <= fit
+    lines = [_key(release, len(rows), len(rows) - len(shown), hidden=has_ratios and not whole)]
+    for name, answer in zip(_names(shown, rows), shown, strict=True):
+        lines.append(f"{name}  {_numbers(answer, units.get(answer.outcome, ''))}")
+        lines += [f"  {answer.words}" for answer in answer.measures if whole]
     return lines + contrasts
 
 
-# Contrasts that a panel has beside the answers; the report has all.
+# The most contrasts of a panel; the report has all.
 SHOWN_CONTRASTS = 3
 
 
 def _contrasts(release: EffectTable) -> list[str]:
     """Return the first contrasts of rows, a line each."""
-    found = list(getattr(release, "contrasts", ()))
+    contrasts = list(getattr(release, "contrasts", ()))
     lines = []
-    for one in found[:SHOWN_CONTRASTS]:
-        if one.interval is None:
-            lines.append(f"[yellow]{escape(one.name)}  withheld: a gate failed[/yellow]")
+    for contrast in contrasts[:SHOWN_CONTRASTS]:
+        if contrast.interval is None:
+            lines.append(f"[yellow]{escape(contrast.name)}  withheld: a gate failed[/yellow]")
             continue
-        estimate = "" if one.estimate is None else f"[bold]{one.estimate:,.4g}[/bold]  "
-        estimate = "hidden by noise  " if str(one.state) == "unresolved" else estimate
-        lines.append(f"{escape(one.name)}  {estimate}{one.interval.words}")
+        estimate = "" if contrast.estimate is None else f"[bold]{contrast.estimate:,.4g}[/bold]  "
+        estimate = "hidden by noise  " if str(contrast.state) == "unresolved" else estimate
+        lines.append(f"{escape(contrast.name)}  {estimate}{contrast.interval.words}")
     return lines
 
 
 def _only(release: EffectTable, unit: str | None) -> list[str]:
-    """Return the only answer: of times or of some units alone what it is about, its interval, and its ratios."""
+    """Return a single answer: its units and measure, its interval, and its ratios."""
     row, interval = release.answers[0], release.interval
     about = f"{_among(release.specification)}{escape(row.outcome) if row.measure else ''}{_origin(release)}"
     lines = [f"{about.removesuffix(': ')}:"] if about else []
     if row.estimate is None or interval is None:
         return [*lines, f"[yellow]{_silent(row)}.[/yellow]"]
-    ratios = [f"  {one.words}" for one in row.measures]
+    ratios = [f"  {measure.words}" for measure in row.measures]
     return [*lines, estimate_line(row.estimate, interval, unit or _share(release)) + _further(row), *ratios]
 
 
 def _share(release: EffectTable) -> str | None:
-    """Return what is counted of an outcome of two words: an effect on it is one on the share with that word."""
+    """Return the value of a binary outcome whose share the effect is on; None if it is "yes"."""
     codes = (one_outcome(release.specification) or {}).get("codes") or {}
     return (
         f"in the share with '{codes['yes']}'" if isinstance(codes.get("yes"), str) and codes["yes"] != "yes" else None
@@ -272,7 +266,7 @@ def _share(release: EffectTable) -> str | None:
 
 
 def _origin(release: EffectTable) -> str:
-    """Return from when times count, in brackets; nothing of other outcomes."""
+    """Return the origin of times, in brackets; empty for other outcomes."""
     from causalveil.schemas.specification import outcomes_of
 
     first = outcomes_of(release.specification)[0]
@@ -280,7 +274,7 @@ def _origin(release: EffectTable) -> str:
 
 
 def _about(release: EffectRelease) -> list[str]:
-    """Return what was done about confounding, and what else must be known of the answers, if anything must."""
+    """Return sentences on confounding, balance, attenuation, gates, clusters and calibration."""
     from causalveil.tasks.report.robustness import robustness_line
     from causalveil.tasks.report.table import part_seen
 
@@ -295,11 +289,11 @@ def _about(release: EffectRelease) -> list[str]:
         lines.append("[yellow]The noise was too large: the interval is the whole declared range.[/yellow]")
     if details.get("attenuation_corrected") is False:
         factor = percent(float(details["attenuation_factor"]))
-        said = f"Attenuated: noise on treatments leaves about {factor} of the effect in the estimate."
-        lines.append(f"[yellow]{said}[/yellow]")
+        sentence = f"Attenuated: noise on treatments leaves about {factor} of the effect in the estimate."
+        lines.append(f"[yellow]{sentence}[/yellow]")
     lines += [*_of_times(release), *_gates(release.gates)]
     if release.clusters is not None:
-        lines += [escape(one) for one in release.clusters.sentences[:1]]
+        lines += [escape(sentence) for sentence in release.clusters.sentences[:1]]
     if seen := part_seen(release):
         lines.append(f"[yellow]{escape(seen)}[/yellow]")
     if release.calibration is not None:
@@ -308,25 +302,25 @@ def _about(release: EffectRelease) -> list[str]:
 
 
 def out_of_balance(names: str) -> str:
-    """Return that arms of a trial differ in columns, by names with commas between them."""
+    """Return that arms of a trial differ in columns, named in a comma-separated list."""
     first, *others = names.split(", ")
     more = f" and {len(others)} more" if others else ""
     return f"Out of balance: arms differ in {first}{more} by more than randomisation and noise explain."
 
 
 def _of_times(release: EffectRelease) -> list[str]:
-    """Return the test of a single pair of curves, and until when people are seen."""
+    """Return the test of a single pair of curves, and how far they are observed."""
     if len(release.curves) != 1:
         return []
     curves, lines = release.curves[0].curves, list[str]()
     unit = escape(f" {curves.unit}") if curves.unit else ""
     ended = release.answers[0].restricted_to
     if ended is not None:
-        said = f"Too few are followed to {curves.horizon:g}{unit}, so measures end with {ended:g}."
-        lines.append(f"[yellow]{said}[/yellow]")
+        sentence = f"Too few are followed to {curves.horizon:g}{unit}, so measures end with {ended:g}."
+        lines.append(f"[yellow]{sentence}[/yellow]")
     tests = [row.log_rank for row in release.answers if row.log_rank is not None]
     if len(tests) == 1:
-        # The test compares the arms as they are: beside an adjusted difference it may point the other way.
+        # The test is unadjusted: beside an adjusted difference it may point the other way.
         test = "Without adjustment: log-rank p" if release.specification.get("covariates") else "Log-rank p"
         lines.append(_test(test, tests[0]))
     if curves.seen_until < curves.horizon:
@@ -339,11 +333,11 @@ def _of_times(release: EffectRelease) -> list[str]:
 
 def _test(name: str, test: LogRankTest) -> str:
     """Return a log-rank test, and the ratio of hazards if noise leaves one."""
-    said, ratio = f"{name} = {test.p_value:.3g}", test.hazard_ratio
+    sentence, ratio = f"{name} = {test.p_value:.3g}", test.hazard_ratio
     if ratio is not None:
-        shown = [within(one, ratio.lower, ratio.upper) for one in (ratio.estimate, ratio.lower, ratio.upper)]
-        said += f", hazard ratio {shown[0]} {escape(f'[{shown[1]}, {shown[2]}]')}"
-    return f"{said}."
+        shown = [within(number, ratio.lower, ratio.upper) for number in (ratio.estimate, ratio.lower, ratio.upper)]
+        sentence += f", hazard ratio {shown[0]} {escape(f'[{shown[1]}, {shown[2]}]')}"
+    return f"{sentence}."
 
 
 def pooled_lines(release: PooledRelease, room: int) -> list[str]:
@@ -365,18 +359,19 @@ def pooled_lines(release: PooledRelease, room: int) -> list[str]:
 
 
 def _between(release: PooledRelease, answer: PooledAnswer) -> list[str]:
-    """Return how far apart the sites are in the first answer, the other model's, and who gave none."""
+    """Return the first answer's heterogeneity, the other model's estimate, and silent sites."""
     apart, lines = answer.heterogeneity, list[str]()
     if apart is not None:
-        of = "Between sites" if len(release.answers) == 1 else "Between sites, first answer"
-        said = f"{of}: tau2 {apart.tau2:.3g}, I2 {apart.i2:.0%}, Q {apart.q:.3g} on {freedom(apart.degrees)}, "
-        said += f"p = {apart.p_value:.2g}."
+        scope = "Between sites" if len(release.answers) == 1 else "Between sites, first answer"
+        sentence = f"{scope}: tau2 {apart.tau2:.3g}, I2 {apart.i2:.0%}, Q {apart.q:.3g} on {freedom(apart.degrees)}, "
+        sentence += f"p = {apart.p_value:.2g}."
         others = release.estimates(answer)[:-1]
         if len(release.answers) == 1:
-            said += "".join(
-                f" With {name.lower()} {estimated(other)} {ends(other.interval)}." for name, other in others[-1:]
+            sentence += "".join(
+                f" With {name.lower()} {estimated(other_model)} {ends(other_model.interval)}."
+                for name, other_model in others[-1:]
             )
-        lines.append(said)
+        lines.append(sentence)
     if answer.silent and answer.state != "withheld":
         lines.append(f"[yellow]No answer at {escape(', '.join(answer.silent))}: {NO_PART}.[/yellow]")
     return lines
@@ -384,21 +379,21 @@ def _between(release: PooledRelease, answer: PooledAnswer) -> list[str]:
 
 def _sites(release: PooledRelease, answer: PooledAnswer) -> list[str]:
     """Return a line for each site: its answer, its weight, and the answer without it."""
-    lines, without = [], {one.site: one for one in answer.leave_one_out}
+    lines, without = [], {left_out.site: left_out for left_out in answer.leave_one_out}
     for part in answer.sites:
         if part.estimate is None or part.interval is None:
             continue
         shown = within(part.estimate, part.interval.lower, part.interval.upper)
-        said = f"- {escape(part.site)}: {shown} {ends(part.interval)}, weight {part.weight(release.model):.0%}"
+        sentence = f"- {escape(part.site)}: {shown} {ends(part.interval)}, weight {part.weight(release.model):.0%}"
         if (rest := without.get(part.site)) is not None:
             others = rest.fixed if release.model == "fixed" or rest.random is None else rest.random
-            said += f"; without it {estimated(others)}"
-        lines.append(said)
+            sentence += f"; without it {estimated(others)}"
+        lines.append(sentence)
     return lines
 
 
 def series_lines(series: Series, room: int) -> list[str]:
-    """Return the panel of a series, without its cost: one line a question."""
+    """Return the panel of a series, without its cost: a line for each question."""
     series = _labelled(series)
     rows, count = series.answers, len({block for run in series.runs for block in run.blocks})
     head = f"{series.study}: series of {count} blocks of {series.dataset}, by {series.estimator}"
@@ -420,17 +415,17 @@ def series_lines(series: Series, room: int) -> list[str]:
 
 
 def _over_blocks(row: SeriesAnswer, unit: str | None) -> str:
-    """Return an answer over all blocks, how it drifts, and in how many blocks there is none."""
+    """Return an answer over all blocks, its drift, and the number of blocks that answered."""
     if row.fixed is None or row.drift is None:
         return "[yellow]fewer than two blocks answered[/yellow]"
-    of = escape(f" {unit}") if unit else ""
+    measured_in = escape(f" {unit}") if unit else ""
     drift = f"  drift {row.drift.per_block:+.3g} a block (p = {row.drift.p_value:.2g})"
-    told = f"  {len(row.blocks) - len(row.silent)} of {len(row.blocks)} blocks" if row.silent else ""
-    return f"[bold]{estimated(row.fixed)}{of}[/bold]  {ends(row.fixed.interval)}{drift}{told}"
+    answered = f"  {len(row.blocks) - len(row.silent)} of {len(row.blocks)} blocks" if row.silent else ""
+    return f"[bold]{estimated(row.fixed)}{measured_in}[/bold]  {ends(row.fixed.interval)}{drift}{answered}"
 
 
 def _labelled(table: Table) -> Table:
-    """Return a table in which a code stands with the name of its column."""
+    """Return a table whose codes stand with the names of their columns."""
     from causalveil.tasks.report.table import labelled
 
     return labelled(table)
@@ -443,7 +438,7 @@ def _units_in(release: EffectTable) -> dict[str, str]:
 
 
 def _blocks(row: SeriesAnswer) -> list[str]:
-    """Return how far apart the blocks of a single question are, and which have no answer."""
+    """Return the heterogeneity of the blocks of a single question, and those without an answer."""
     apart, newest, lines = row.heterogeneity, row.newest, list[str]()
     if apart is not None and newest is not None:
         lines = [
@@ -458,32 +453,34 @@ def _blocks(row: SeriesAnswer) -> list[str]:
 
 
 def _rows_in(room: int, ends_with: Sequence[str]) -> int:
-    """Return how many answers fit: the first limit takes two lines, and two stand above the answers."""
+    """Return the number of answers that fit: two lines stand above them, and a limit takes two."""
     return max(room - len(ends_with) - 4, 1)
 
 
 def _in_order(rows: Sequence[Row]) -> list[Row]:
-    """Answers over all units first, primary ones before others."""
-    return sorted(rows, key=lambda one: (not is_whole(one.group), ROLES.index(one.role)))
+    """Return answers over all units first, primary ones before others."""
+    return sorted(rows, key=lambda answer: (not is_whole(answer.group), ROLES.index(answer.role)))
 
 
 def _key(release: EffectTable, answers: int, more: int, *, hidden: bool = False) -> str:
-    """Return the line above the answers: what their numbers are, of whom, and what else the report has.
+    """Return the line above the answers: their units, their intervals, and what the report adds.
 
     ``hidden``: whether ratios stand in the report alone.
     """
-    level, of = confidence_level(release.confidence), _among(release.specification)
+    level, among = confidence_level(release.confidence), _among(release.specification)
     from_ = _origin(release)
     if answers == 1:
-        return f"{of}{level} interval{'; ratios in the report' if hidden else ''}:"
+        return f"{among}{level} interval{'; ratios in the report' if hidden else ''}:"
     rest = [*([counted(more, "more answer")] if more else []), *(["ratios"] if hidden else [])]
-    said = f"; {' and '.join(rest)} in the report" if rest else ""
-    together = ", in brackets those that hold all together" if any(one.simultaneous for one in release.answers) else ""
-    return f"{of}{level} intervals{from_}{together}{said}:"
+    in_report = f"; {' and '.join(rest)} in the report" if rest else ""
+    together = (
+        ", in brackets those that hold all together" if any(answer.simultaneous for answer in release.answers) else ""
+    )
+    return f"{among}{level} intervals{from_}{together}{in_report}:"
 
 
 def _among(specification: Mapping[str, object]) -> str:
-    """Return whom answers are about, before a line; nothing where they are about all units."""
+    """Return the condition of eligible units, as the beginning of a line; empty for all units."""
     from causalveil.schemas.where import where_words
 
     among = where_words(specification)
@@ -491,26 +488,25 @@ def _among(specification: Mapping[str, object]) -> str:
 
 
 def _not_in(answers: int) -> str:
-    """Return what limits of so many answers are headed by."""
+    """Return the head of the limits."""
     return "The interval does not cover" if answers == 1 else "The intervals do not cover"
 
 
 def _gates(gates: Sequence[GateResult]) -> list[str]:
-    """Return how many gates did not pass, and where the first of them stands."""
+    """Return the number of gates that did not pass, and the place of the first."""
     lines = []
-    for verdict, words in (("failed", "failed"), ("cannot_tell", "cannot be told at this noise")):
-        found = [gate for gate in gates if gate.verdict == verdict]
-        if found:
-            one = found[0]
-            first = f"{one.gate} in {escape(in_place(one.group, one.arm))}: {one.value:.3g} ± {one.noise_error:.2g}"
-            many = f"{len(found)} of {counted(len(gates), 'gate')}"
-            lines.append(f"[yellow]{many} {words}; {first}, bound {one.bound:g}.[/yellow]")
+    for verdict, text in (("failed", "failed"), ("cannot_tell", "cannot be told at this noise")):
+        if of_verdict := [gate for gate in gates if gate.verdict == verdict]:
+            first, many = of_verdict[0], f"{len(of_verdict)} of {counted(len(gates), 'gate')}"
+            place = f"{first.gate} in {escape(in_place(first.group, first.arm))}"
+            value = f"{first.value:.3g} ± {first.noise_error:.2g}, bound {first.bound:g}"
+            lines.append(f"[yellow]{many} {text}; {place}: {value}.[/yellow]")
     passed = "The gate passed." if len(gates) == 1 else f"All {len(gates)} gates passed."
     return lines or ([passed] if gates else [])
 
 
 def _site_gates(gates: Sequence[SiteGate]) -> list[str]:
-    """Return how many gates failed at the sites themselves, and where the first of them stands."""
+    """Return the number of gates that failed at the sites, and the place of the first."""
     failed = [gate for gate in gates if gate.verdict == "failed"]
     if not failed:
         return []
@@ -520,12 +516,12 @@ def _site_gates(gates: Sequence[SiteGate]) -> list[str]:
 
 
 def _names(shown: Sequence[Answer], rows: Sequence[Answer]) -> list[str]:
-    """Return what answers are of, padded: outcome, and subgroup and arm where the table has several."""
-    several, grouped = len({one.arm for one in rows}) > 1, len({one.group for one in rows}) > 1
+    """Return padded names of answers: outcome, and subgroup and arm where there are several."""
+    several, grouped = len({answer.arm for answer in rows}) > 1, len({answer.group for answer in rows}) > 1
     names = [
-        ", ".join([one.outcome, *([one.group] if grouped else []), *([one.arm] if several else [])])
-        + {"negative_control": " (control)", "placebo": " (placebo)"}.get(getattr(one, "role", ""), "")
-        for one in shown
+        ", ".join([answer.outcome, *([answer.group] if grouped else []), *([answer.arm] if several else [])])
+        + {"negative_control": " (control)", "placebo": " (placebo)"}.get(getattr(answer, "role", ""), "")
+        for answer in shown
     ]
     width = max(map(len, names))
     return [f"{escape(name)}{'':<{width - len(name)}}" for name in names]
@@ -536,12 +532,12 @@ def _numbers(answer: Answer, unit: str) -> str:
         return f"[yellow]{_silent(answer)}[/yellow]"
     if answer.state == "unresolved":
         return "[yellow]the noise is too large: the interval is the whole range[/yellow]"
-    of = escape(f" {unit}") if unit else ""
+    measured_in = escape(f" {unit}") if unit else ""
     shown = within(answer.estimate, answer.interval.lower, answer.interval.upper)
-    text = f"[bold]{shown}{of}[/bold]  {span_of(answer.interval)}"
+    text = f"[bold]{shown}{measured_in}[/bold]  {span_of(answer.interval)}"
     silent, parts = getattr(answer, "silent", ()), getattr(answer, "parts", ())
-    told = f"  {len(parts) - len(silent)} of {len(parts)} sites" if silent else ""
-    return text + _together(answer.simultaneous) + _further(answer) + told
+    answered = f"  {len(parts) - len(silent)} of {len(parts)} sites" if silent else ""
+    return text + _together(answer.simultaneous) + _further(answer) + answered
 
 
 def _silent(answer: Answer) -> str:
@@ -550,35 +546,35 @@ def _silent(answer: Answer) -> str:
 
 
 def _together(all_: Limits | None) -> str:
-    """Return the interval that holds with all others, in brackets; nothing where there are none."""
+    """Return the simultaneous interval in brackets; empty if there is none."""
     return "" if all_ is None else f"  ({span_of(all_)})"
 
 
 def _further(answer: Answer) -> str:
     """Return the calibrated interval, if any, and that a gate failed."""
     calibrated = answer.calibrated
-    said = "" if calibrated is None else f"  calibrated {span_of(calibrated)}"
-    return said + ("  [yellow]marked: a gate failed[/yellow]" if answer.state == "marked" else "")
+    sentence = "" if calibrated is None else f"  calibrated {span_of(calibrated)}"
+    return sentence + ("  [yellow]marked: a gate failed[/yellow]" if answer.state == "marked" else "")
 
 
 def head_of_sites(release: PooledRelease) -> str:
     """Return the first line: study, question, estimator, way of pooling, sites and units."""
-    asked = f"{release.study}: {release.estimand} by {release.estimator}, {release.way}"
-    return escape(f"{asked}, {len(release.sites)} sites, {release.units:,} units (round {release.round})")
+    sentence = f"{release.study}: {release.estimand} by {release.estimator}, {release.way}"
+    return escape(f"{sentence}, {len(release.sites)} sites, {release.units:,} units (round {release.round})")
 
 
 def cost_of_sites(release: PooledRelease) -> list[str]:
-    """Return what the sites spent, and what is left of their budgets."""
+    """Return the cost at the sites, and what is left of their budgets."""
     from causalveil.schemas.privacy import cost_text
 
     privacy, sites = release.privacy, release.sites
     where = f"one replaced {escape(privacy.unit)}, level {privacy.level.replace('_', ' ')}"
     spent = f"Differential privacy at each site: {cost_text(privacy)} at most ({where})."
     lines = [f"{spent} No unit is in two sites (declared)."]
-    known = [site for site in sites if site.budget is not None]
-    if len(known) < len(sites):
+    budgeted = [site for site in sites if site.budget is not None]
+    if len(budgeted) < len(sites):
         return [*lines, "Pooling cost nothing. Each site's ledger says what is left of its budget."]
-    scarce = min(known, key=lambda site: (site.budget.fits, site.budget.share_left) if site.budget else (0, 0.0))
+    scarce = min(budgeted, key=lambda site: (site.budget.fits, site.budget.share_left) if site.budget else (0, 0.0))
     if scarce.budget is None:
         return lines
     share = share_left(scarce.budget)
@@ -587,7 +583,7 @@ def cost_of_sites(release: PooledRelease) -> list[str]:
 
 
 def cost_of_series(series: Series) -> list[str]:
-    """Return what each block spent, and what is left of the newest one's budget."""
+    """Return the cost of each block, and what is left of the newest one's budget."""
     from causalveil.schemas.privacy import cost_text
 
     privacy, newest = series.privacy, series.runs[-1]
@@ -601,7 +597,7 @@ def cost_of_series(series: Series) -> list[str]:
 
 
 class Finished(Protocol):
-    """A run that is finished: its release, and what of it was new."""
+    """A finished run: its release, and which parts of it were new."""
 
     @property
     def release(self) -> Release:
@@ -625,7 +621,7 @@ class Finished(Protocol):
 
 
 def lines_of(result: Finished) -> list[str]:
-    """Return the panel of a run: its answer, limits, cost, and whether it ran before."""
+    """Return the panel of a run: answers, limits, cost, and whether it ran before."""
     return _of_run(result.release, [*cost(result.release), *_begun(result)])
 
 
@@ -656,23 +652,23 @@ def plain_text(lines: list[str]) -> str:
 
 
 def _of_run(release: Release, paid: list[str]) -> list[str]:
-    found = ANSWERS[release.kind](release, LINES - len(paid)) if release.kind in ANSWERS else [head_of(release)]
-    return [*found, *paid]
+    answer_lines = ANSWERS[release.kind](release, LINES - len(paid)) if release.kind in ANSWERS else [head_of(release)]
+    return [*answer_lines, *paid]
 
 
 def cost(release: Release) -> list[str]:
-    """Return what a run cost, and what is left."""
+    """Return the cost of a run, and the budget that is left."""
     from causalveil.schemas.privacy import cost_text
 
     privacy, left = release.privacy, release.budget
     open_half = next(iter(getattr(release, "unbounded_halves", ())), None)
     half = {"train": " of the test half", "test": " of the training half"}.get(str(open_half), "")
-    what = (
+    protected = (
         f"outcomes of one {escape(privacy.unit)}"
         if privacy.level == "label"
         else f"one replaced {escape(privacy.unit)}"
     )
-    where = f"{what}{half}, level {str(privacy.level).replace('_', ' ')}"
+    where = f"{protected}{half}, level {str(privacy.level).replace('_', ' ')}"
     promise = "" if release.headline is None else "; the guarantee is asymptotic"
     lines = [f"Differential privacy: {cost_text(privacy)} ({where}){promise}."]
     return lines if left is None else [*lines, budget_left(left, release.dataset)]
@@ -692,10 +688,7 @@ def _begun(result: Finished) -> list[str]:
 
 
 def notes(result: Finished) -> list[str]:
-    """Return what else a person must know now.
-
-    That is what is not protected, warnings, and what the run did by itself.
-    """
+    """Return notes beside the panel: unprotected facts, warnings, the run's own decisions."""
     privacy, warned = result.release.privacy, len(result.release.warnings)
     lines = [f"[yellow]Not protected: {escape(sentence)}[/yellow]" for sentence in privacy.unprotected]
     if warned:
@@ -710,7 +703,7 @@ def notes(result: Finished) -> list[str]:
     return lines
 
 
-# How each kind of release reads within so many lines; without an entry only its question and cost are shown.
+# The panel of each kind of release; without an entry only question and cost are shown.
 ANSWERS: dict[str, Callable[[Any, int], list[str]]] = {
     "effect": effect_lines,
     "direction": direction_lines,

@@ -51,7 +51,7 @@ class SensitivityAnalysis:
     Attributes:
         robustness: the numbers; None in a trial, behind noise, or of a withheld answer.
         sentences: the same in words.
-        widened: the interval beside a confounder of the strength that was asked for; None where none was.
+        widened: the interval given a confounder of a stated strength; None without one.
     """
 
     robustness: Robustness | None
@@ -60,9 +60,9 @@ class SensitivityAnalysis:
 
     @property
     def document(self) -> dict[str, Any]:
-        """All of it as plain values."""
-        found = None if self.robustness is None else self.robustness.model_dump()
-        return {**asdict(self), "robustness": found}
+        """The analysis as plain values."""
+        robustness = None if self.robustness is None else self.robustness.model_dump()
+        return {**asdict(self), "robustness": robustness}
 
     def __str__(self) -> str:
         """Return the sentences."""
@@ -70,20 +70,18 @@ class SensitivityAnalysis:
 
 
 def strength_like(release: EffectRelease, column: str, times: float) -> Strength:
-    """Return a confounder that is some times as strong as a covariate.
-
-    The upper ends of what the covariate explains count.
+    """Return a confounder ``times`` as strong as a covariate, by the upper ends of its shares.
 
     Raises:
-        StudyError: nothing is known of the column, or no confounder can be so strong.
+        StudyError: the column has no benchmark, or no confounder can be so strong.
     """
-    found = {one.covariate: one for one in release.benchmarks}
-    if not found:
-        way = f"{option('like')} is of 'regression' with one question"
-        raise StudyError(f"sensitivity: this release has no benchmarks: {way}")
-    if column not in found:
-        raise StudyError(f"sensitivity: {option('like')} takes one of: {', '.join(found)}")
-    strength = as_strong((found[column].outcome.high, found[column].treatment.high), times)
+    benchmarks = {benchmark.covariate: benchmark for benchmark in release.benchmarks}
+    if not benchmarks:
+        as_option = f"{option('like')} is of 'regression' with one question"
+        raise StudyError(f"sensitivity: this release has no benchmarks: {as_option}")
+    if column not in benchmarks:
+        raise StudyError(f"sensitivity: {option('like')} takes one of: {', '.join(benchmarks)}")
+    strength = as_strong((benchmarks[column].outcome.high, benchmarks[column].treatment.high), times)
     if strength is None or times <= 0:
         raise StudyError(
             f"sensitivity: {option('times')}: none can be {times:g} times as strong as '{column}'; choose less"
@@ -92,21 +90,19 @@ def strength_like(release: EffectRelease, column: str, times: float) -> Strength
 
 
 def sensitivity_of(release: EffectRelease, strength: Strength | None = None) -> SensitivityAnalysis:
-    """Return how strong an unmeasured confounder would have to be.
-
-    Of a given strength it is also said what it could do.
+    """Return how strong an unmeasured confounder must be, and the effect of a given strength.
 
     Args:
         release: the release.
-        strength: of a confounder; None: no strength is asked for.
+        strength: of a confounder; None: no strength is given.
     """
-    found, interval = release.answers[0].robustness, release.interval
-    if found is None or interval is None:
+    robustness, interval = release.answers[0].robustness, release.interval
+    if robustness is None or interval is None:
         return SensitivityAnalysis(None, (NO_ANSWER,))
-    said = robustness_sentences(release)
+    sentences = robustness_sentences(release)
     if strength is None:
-        return SensitivityAnalysis(found, said)
-    moved = largest_bias(found.upper, strength.outcome, strength.treatment)
+        return SensitivityAnalysis(robustness, sentences)
+    moved = largest_bias(robustness.upper, strength.outcome, strength.treatment)
     low, high = interval.lower - moved, interval.upper + moved
     level = confidence_level(interval.confidence)
     beside = (
@@ -114,28 +110,25 @@ def sensitivity_of(release: EffectRelease, strength: Strength | None = None) -> 
         f"{percent(strength.treatment)} of that of treatment, and may move the estimate by {short(moved)}; "
         f"with it the {level} interval is {figure(low)} to {figure(high)}."
     )
-    return SensitivityAnalysis(found, (*said, beside), (low, high))
+    return SensitivityAnalysis(robustness, (*sentences, beside), (low, high))
 
 
 def robustness_sentences(release: EffectRelease) -> tuple[str, ...]:
-    """Return how strong an unmeasured confounder would have to be, in sentences.
-
-    There are none in a trial or behind noise.
-    """
+    """Return sentences on the strength of unmeasured confounders; none in a trial."""
     answer = release.answers[0]
-    found = answer.robustness
-    if found is None:
+    robustness = answer.robustness
+    if robustness is None:
         return ()
-    if found.near_end == 0:
+    if robustness.near_end == 0:
         return (NOTHING, *_conservative(release))
     return (
         "An unmeasured confounder would have to explain "
-        f"{percent(found.value)} of the residual variance of both treatment and outcome to bring "
-        f"the estimate of {figure(release.estimate)} to 0, and {percent(found.near_end)} for the interval to "
+        f"{percent(robustness.value)} of the residual variance of both treatment and outcome to bring "
+        f"the estimate of {figure(release.estimate)} to 0, and {percent(robustness.near_end)} for the interval to "
         "include 0.",
-        f"One that explained all residual variance of the outcome would need {percent(found.extreme)} of that of "
+        f"One that explained all residual variance of the outcome would need {percent(robustness.extreme)} of that of "
         "treatment.",
-        *_strongest(release, found),
+        *_strongest(release, robustness),
         NO_PROOF,
         *_e_values(release, answer),
         *_conservative(release),
@@ -143,57 +136,54 @@ def robustness_sentences(release: EffectRelease) -> tuple[str, ...]:
 
 
 def robustness_line(release: EffectRelease) -> str | None:
-    """Return the line of a panel; None where there is nothing to say, or of several answers."""
-    found = release.answers[0].robustness
-    if found is None or found.near_end == 0 or len(release.answers) > 1:
+    """Return the line of a panel; None without robustness, or of several answers."""
+    robustness = release.answers[0].robustness
+    if robustness is None or robustness.near_end == 0 or len(release.answers) > 1:
         return None
     return (
-        f"An unmeasured confounder would have to explain {percent(found.near_end)} of the residual variance of both "
-        "treatment and outcome for the interval to include 0."
+        f"An unmeasured confounder would have to explain {percent(robustness.near_end)} of the residual variance of "
+        "both treatment and outcome for the interval to include 0."
     )
 
 
-def hidden(one: Benchmark, found: Robustness) -> bool:
-    """Return whether noise hides how much a covariate explains.
+def hidden(benchmark: Benchmark, robustness: Robustness) -> bool:
+    """Return whether noise hides the strength of a covariate.
 
-    It does where what a confounder as strong may do is not known to half of the estimate.
+    It does where the bias of a confounder as strong is uncertain by more than half of the estimate.
     """
-    least, most = (moved_by(one, found.scale, end=end) for end in ("low", "high"))
-    return not most - least <= largest_bias(found.scale, found.value, found.value) / 2
+    least, most = (moved_by(benchmark, robustness.scale, end=end) for end in ("low", "high"))
+    return not most - least <= largest_bias(robustness.scale, robustness.value, robustness.value) / 2
 
 
-def moved_by(one: Benchmark, scale: float, times: float = 1.0, end: str = "median") -> float:
-    """Return by how much a confounder some times as strong may move the estimate.
-
-    It is infinite where none can be so strong.
-    """
-    strength = as_strong((getattr(one.outcome, end), getattr(one.treatment, end)), times)
+def moved_by(benchmark: Benchmark, scale: float, times: float = 1.0, end: str = "median") -> float:
+    """Return the largest bias of a confounder ``times`` as strong; infinite if none is."""
+    strength = as_strong((getattr(benchmark.outcome, end), getattr(benchmark.treatment, end)), times)
     return math.inf if strength is None else largest_bias(scale, *strength)
 
 
-def _strongest(release: EffectRelease, found: Robustness) -> tuple[str, ...]:
-    """Return the strongest covariate that noise does not hide, and what a confounder like it would do."""
+def _strongest(release: EffectRelease, robustness: Robustness) -> tuple[str, ...]:
+    """Return the strongest covariate that noise does not hide, and the bias of one like it."""
     if not release.benchmarks:
         return ()
-    seen = [one for one in release.benchmarks if not hidden(one, found)]
+    seen = [benchmark for benchmark in release.benchmarks if not hidden(benchmark, robustness)]
     if not seen:
         return (NOISE_HIDES,)
-    first = max(seen, key=lambda one: moved_by(one, found.scale))
-    most, three = moved_by(first, found.upper, end="high"), moved_by(first, found.scale, 3)
+    first = max(seen, key=lambda benchmark: moved_by(benchmark, robustness.scale))
+    most, three = moved_by(first, robustness.upper, end="high"), moved_by(first, robustness.scale, 3)
     thrice = f", three times as strong by {short(three)}" if math.isfinite(three) else ""
     return (
         f"Of covariates that noise does not hide {first.covariate} is the strongest: it explains "
         f"{percent(first.treatment.median)} of the residual variance of treatment and "
         f"{percent(first.outcome.median)} of that of the outcome; a "
-        f"confounder as strong may move the estimate by {short(moved_by(first, found.scale))} "
+        f"confounder as strong may move the estimate by {short(moved_by(first, robustness.scale))} "
         f"(at most {short(most)}){thrice}.",
     )
 
 
 def _e_values(release: EffectRelease, answer: Answer) -> tuple[str, ...]:
-    """Return E-values of an answer's ratios, else of its size in standard deviations (VanderWeele and Ding 2017)."""
+    """Return E-values of ratios, or of a standardised difference (VanderWeele and Ding 2017)."""
     ratios: list[tuple[str, float | None, float, float | None]] = [
-        (one.name, one.estimate, one.lower, one.upper) for one in answer.measures
+        (ratio.name, ratio.estimate, ratio.lower, ratio.upper) for ratio in answer.measures
     ]
     hazards = answer.log_rank.hazard_ratio if answer.log_rank is not None else None
     if hazards is not None and not release.specification.get("covariates"):
@@ -201,7 +191,7 @@ def _e_values(release: EffectRelease, answer: Answer) -> tuple[str, ...]:
     two_valued = outcomes_of(release.specification)[0].get("codes") is not None
     if not ratios and answer.spread and answer.interval is not None and not two_valued and answer.measure is None:
         ends = (answer.estimate or 0.0, answer.interval.lower, answer.interval.upper)
-        size = [math.exp(min(max(RATIO_OF_DEVIATION * one / answer.spread, -MOST), MOST)) for one in ends]
+        size = [math.exp(min(max(RATIO_OF_DEVIATION * ratio / answer.spread, -MOST), MOST)) for ratio in ends]
         ratios.append(("risk ratio that this size comes to", size[0], size[1], size[2]))
     return tuple(
         f"The E-value of the {name} is {short(e_value(estimate))} ({short(_near(lower, upper))} for the limit "
@@ -212,14 +202,14 @@ def _e_values(release: EffectRelease, answer: Answer) -> tuple[str, ...]:
 
 
 def _near(lower: float, upper: float | None) -> float:
-    """Return the E-value of the end of a ratio's interval that is nearer to 1; 1 where it holds 1."""
+    """Return the E-value of a ratio's limit nearer to 1; 1 where the interval includes 1."""
     if lower > 1:
         return e_value(lower)
     return e_value(upper) if upper is not None and 0 < upper < 1 else 1.0
 
 
 def _conservative(release: EffectRelease) -> tuple[str, ...]:
-    """Estimators that fit no outcome model have in their variance what covariates explain."""
+    """Say that shares are conservative for estimators whose variance includes covariates' part."""
     if release.estimator in ("regression", "aipw", "survival"):
         return ()
     return (
@@ -266,23 +256,22 @@ class ContourPlot:
 
     @classmethod
     def of(cls, release: EffectRelease) -> ContourPlot | None:
-        """Return the plot of the headline.
-
-        None in a trial, behind noise, and where the interval holds 0.
-        """
-        found, interval, estimate = release.answers[0].robustness, release.interval, release.estimate
-        if found is None or interval is None or estimate is None or found.near_end == 0:
+        """Return the plot of the first answer; None in a trial, behind noise, or if 0 is included."""
+        robustness, interval, estimate = release.answers[0].robustness, release.interval, release.estimate
+        if robustness is None or interval is None or estimate is None or robustness.near_end == 0:
             return None
-        top = min(BEYOND * found.value, 1.0)
+        top = min(BEYOND * robustness.value, 1.0)
         axis = Axis(0.0, 100 * top)
         contours = [
-            Contour(figure(float(f"{left * estimate:.3g}")), *_curve(axis, (1 - left) * estimate / found.scale), kind)
+            Contour(
+                figure(float(f"{left * estimate:.3g}")), *_curve(axis, (1 - left) * estimate / robustness.scale), kind
+            )
             for left, kind in zip(LEFT, ("level", "level", "zero"), strict=True)
         ]
         near = min(abs(interval.lower), abs(interval.upper))
-        contours.append(Contour("", *_curve(axis, near / found.upper), "near"))
+        contours.append(Contour("", *_curve(axis, near / robustness.upper), "near"))
         rows = tuple((_height(axis, tick), f"{figure(tick)}%") for tick in axis.ticks)
-        return cls(axis, rows, tuple(contours), _marks(release.benchmarks, found, axis))
+        return cls(axis, rows, tuple(contours), _marks(release.benchmarks, robustness, axis))
 
 
 def _height(axis: Axis, value: float) -> float:
@@ -291,11 +280,11 @@ def _height(axis: Axis, value: float) -> float:
 
 
 def _curve(axis: Axis, size: float) -> tuple[str, float]:
-    """Return the path of R2_Y = f^2 (1 - R2_T)/R2_T in a plane of 100 by 100, and where it meets the top, in percent.
+    """Return the path of R2_Y = f^2 (1 - R2_T)/R2_T in a 100 by 100 plane, and its x at the top.
 
     Args:
         axis: of treatment's share in percent, as far as the outcome's goes.
-        size: f, the bias that it comes to over S.
+        size: f, the bias over S.
     """
     top, square = axis.high / 100, size * size
     first = square / (top + square)
@@ -304,29 +293,32 @@ def _curve(axis: Axis, size: float) -> tuple[str, float]:
     return "M" + " L".join(f"{x:.2f},{y:.2f}" for x, y in points), axis.at(100 * first)
 
 
-def _marks(benchmarks: Sequence[Benchmark], found: Robustness, axis: Axis) -> tuple[Landmark, ...]:
-    """Return the marks, the strongest first; names that would lie on others are left out."""
-    order = sorted(benchmarks, key=lambda one: (hidden(one, found), -moved_by(one, found.scale)))
+def _marks(benchmarks: Sequence[Benchmark], robustness: Robustness, axis: Axis) -> tuple[Landmark, ...]:
+    """Return the marks, the strongest first; names that would overlap are left out."""
+    order = sorted(
+        benchmarks, key=lambda benchmark: (hidden(benchmark, robustness), -moved_by(benchmark, robustness.scale))
+    )
     marks, taken = list[Landmark](), list[tuple[float, float, float]]()
-    for one in order:
+    for benchmark in order:
         ends = [
-            as_strong((getattr(one.outcome, end), getattr(one.treatment, end)), 1.0) for end in Possible.model_fields
+            as_strong((getattr(benchmark.outcome, end), getattr(benchmark.treatment, end)), 1.0)
+            for end in Possible.model_fields
         ]
         low, middle, high = (end or (1.0, 1.0) for end in ends)
         if 100 * max(middle) < CORNER * axis.high and 100 * max(high) < 4 * CORNER * axis.high:
             continue
         x, y = axis.at(100 * middle[1]), _height(axis, 100 * middle[0])
-        wide = 100 * TICK_LETTER * (len(one.covariate) + 1) / NARROW
+        wide = 100 * TICK_LETTER * (len(benchmark.covariate) + 1) / NARROW
         left = x + wide > 100
         start = x - wide if left else x
-        grey = hidden(one, found)
+        grey = hidden(benchmark, robustness)
         clear = all(abs(y - at) > NAME_HEIGHT or start > end or start + wide < begin for begin, end, at in taken)
         named = not grey and clear and start >= 0 and len(taken) < NAMED
         if named:
             taken.append((start, start + wide, y))
         across = axis.at(100 * low[1]), axis.at(100 * high[1])
         down = _height(axis, 100 * low[0]), _height(axis, 100 * high[0])
-        marks.append(Landmark(one.covariate if named else "", x, y, across, down, grey, left))
+        marks.append(Landmark(benchmark.covariate if named else "", x, y, across, down, grey, left))
     return tuple(marks)
 
 
@@ -334,7 +326,7 @@ def _marks(benchmarks: Sequence[Benchmark], found: Robustness, axis: Axis) -> tu
 class BenchmarkRow:
     """A row of the table of benchmarks, in words.
 
-    Shares, and by how much a confounder as strong may move the estimate; ``moves`` is empty where noise hides it.
+    Shares, and the bias of a confounder as strong; ``moves`` is empty where noise hides it.
     """
 
     covariate: str
@@ -345,29 +337,32 @@ class BenchmarkRow:
 
 
 def benchmark_rows(release: EffectRelease) -> tuple[BenchmarkRow, ...]:
-    """Return how much each covariate explains, the strongest first."""
-    found = release.answers[0].robustness
-    if found is None or found.near_end == 0:
+    """Return the strength of each covariate, the strongest first."""
+    robustness = release.answers[0].robustness
+    if robustness is None or robustness.near_end == 0:
         return ()
-    order = sorted(release.benchmarks, key=lambda one: (hidden(one, found), -moved_by(one, found.scale)))
+    order = sorted(
+        release.benchmarks,
+        key=lambda benchmark: (hidden(benchmark, robustness), -moved_by(benchmark, robustness.scale)),
+    )
     return tuple(
         BenchmarkRow(
-            one.covariate,
-            _shares(one.treatment),
-            _shares(one.outcome),
-            "" if hidden(one, found) else short(moved_by(one, found.scale)),
-            short(moved_by(one, found.upper, end="high")),
+            benchmark.covariate,
+            _shares(benchmark.treatment),
+            _shares(benchmark.outcome),
+            "" if hidden(benchmark, robustness) else short(moved_by(benchmark, robustness.scale)),
+            short(moved_by(benchmark, robustness.upper, end="high")),
         )
-        for one in order
+        for benchmark in order
     )
 
 
 def short(value: float) -> str:
-    """Return a number of three digits; of an infinite one that it has no bound."""
+    """Return a number of three digits; "no bound" if it is infinite."""
     return figure(float(f"{value:.3g}")) if math.isfinite(value) else "no bound"
 
 
-def _shares(one: Possible) -> str:
+def _shares(share: Possible) -> str:
     """Return a share with its ends in percent, of two digits.
 
     >>> _shares(Possible(low=0.0112, median=0.0116, high=0.0118)), _shares(Possible(low=0, median=1e-6, high=2e-4))
@@ -375,16 +370,18 @@ def _shares(one: Possible) -> str:
     """
     low, median, high = (
         f"{100 * part:.2g}" if part >= LEAST_SHOWN else f"<{100 * LEAST_SHOWN:.2g}"
-        for part in (one.low, one.median, one.high)
+        for part in (share.low, share.median, share.high)
     )
     return f"{median}% ({low} to {high})"
 
 
 def robustness_context(release: EffectRelease) -> dict[str, Any]:
-    """Return what the page says of unmeasured confounders."""
+    """Return the context of a page on unmeasured confounders."""
     return {
         "robustness": robustness_sentences(release),
         "confounders": ContourPlot.of(release),
         "benchmark_rows": benchmark_rows(release),
-        "each_robustness": [one for one in release.answers if one.robustness] if len(release.answers) > 1 else [],
+        "each_robustness": [answer for answer in release.answers if answer.robustness]
+        if len(release.answers) > 1
+        else [],
     }

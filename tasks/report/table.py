@@ -71,18 +71,17 @@ class Forest:
 
 
 def labelled(document: Document) -> Document:
-    """Return a table as people read it.
-
-    Codes of subgroups and arms stand with their columns, and times are written as numbers of pages are.
-    """
+    """Return a table with labels: codes with their columns, times as pages write numbers."""
     if not isinstance(document, EffectTable):
         return document
     specification = document.specification
     labels = {"outcome": outcome_label, "group": group_label, "arm": arm_label, "reference": arm_label}
 
     def read(row: BaseModel) -> BaseModel:
-        told = {key: label(specification, getattr(row, key)) for key, label in labels.items() if hasattr(row, key)}
-        return row.model_copy(update=told)
+        labels_shown = {
+            key: label(specification, getattr(row, key)) for key, label in labels.items() if hasattr(row, key)
+        }
+        return row.model_copy(update=labels_shown)
 
     fields = [name for name in TABLES if hasattr(document, name)]
     changed: dict[str, Any] = {name: tuple(map(read, getattr(document, name))) for name in fields}
@@ -93,8 +92,8 @@ def labelled(document: Document) -> Document:
 
 def outcome_label(specification: Mapping[str, Any], outcome: str) -> str:
     """Return a measure of a time to an event with its horizon as pages write numbers."""
-    for one in outcomes_of(specification) if of_times(specification) else ():
-        horizon = float(one["horizon"])
+    for asked_outcome in outcomes_of(specification) if of_times(specification) else ():
+        horizon = float(asked_outcome["horizon"])
         outcome = re.sub(rf"(?<=until ){horizon:g}(?![0-9.])", figure(horizon), outcome)
     return outcome
 
@@ -105,29 +104,29 @@ def forests(release: EffectTable) -> tuple[Forest, ...]:
         return tuple(forest_of_parts(release, row) for row in release.answers)
     if events := event_study(release):
         return events
-    found = []
+    plots = []
     for outcome in dict.fromkeys(answer.outcome for answer in release.answers):
         rows = [answer for answer in release.answers if answer.outcome == outcome]
-        found.append(_forest(release, rows[0], [(_label(release, row), _line(release, row)) for row in rows]))
-    return tuple(found)
+        plots.append(_forest(release, rows[0], [(_label(release, row), _line(release, row)) for row in rows]))
+    return tuple(plots)
 
 
 def event_study(release: EffectTable) -> tuple[Forest, ...]:
     """Return changes in the order of their periods on one axis, the base among them.
 
-    Of cohorts there are the means by event time first, then each cohort. Empty where an outcome is something else, or
-    answers are of several subgroups.
+    With cohorts the means by event time come first, then each cohort. Empty if an outcome is no change, or answers are
+    of several subgroups.
     """
-    asked = outcomes_of(release.specification)
-    known = {one["name"]: change for one in asked if (change := _change(one)) is not None}
-    order = sorted({at for one in known.values() for at in (one.at, one.base)}, key=_numbers_first)
-    alike = len({(one.column, one.base if one.cohort is None else "") for one in known.values()}) == 1
-    alike &= len({one.group for one in release.answers}) == 1 and all(
-        one.cohort in (None, *order) for one in known.values()
+    outcomes = outcomes_of(release.specification)
+    changes = {outcome["name"]: change for outcome in outcomes if (change := _change(outcome)) is not None}
+    order = sorted({at for change in changes.values() for at in (change.at, change.base)}, key=_numbers_first)
+    alike = len({(change.column, change.base if change.cohort is None else "") for change in changes.values()}) == 1
+    alike &= len({answer.group for answer in release.answers}) == 1 and all(
+        change.cohort in (None, *order) for change in changes.values()
     )
-    if not alike or len(known) < max(len(asked), 2):
+    if not alike or len(changes) < max(len(outcomes), 2):
         return ()
-    found, column = list[Forest](), next(iter(known.values())).column
+    plots, column = list[Forest](), next(iter(changes.values())).column
 
     def add(role: str, rows: Mapping[int, Line | None], base: int, label: Callable[[int], str]) -> None:
         """Add a figure of rows by their place in time."""
@@ -135,27 +134,29 @@ def event_study(release: EffectTable) -> tuple[Forest, ...]:
             at: label(at) + (", placebo" if at < base else ", the base" if at == base else "") for at in (*rows, base)
         }
         zero = Line("", "0", 0.0, 0.0, 0.0, 0.4)
-        drawn = [
+        lines = [
             (marked[at], line and replace(line, label=marked[at], weight=0.4))
             for at, line in sorted({**rows, base: zero}.items())
         ]
-        found.append(replace(_forest(release, release.answers[0], drawn), outcome=column, role=role))
+        plots.append(replace(_forest(release, release.answers[0], lines), outcome=column, role=role))
 
     times = dict[int, Line | None]()
-    for one in getattr(release, "contrasts", ()):
+    for contrast in getattr(release, "contrasts", ()):
         places = {
-            order.index(known[name].at) - order.index(str(known[name].cohort)) for name in one.of or () if one.by_size
+            order.index(changes[name].at) - order.index(str(changes[name].cohort))
+            for name in contrast.of or ()
+            if contrast.by_size
         }
         if len(places) == 1:
-            times[places.pop()] = _line(release, one)
+            times[places.pop()] = _line(release, contrast)
     if times:
         add("change over time, all cohorts", times, -1, lambda at: f"event time {at}")
-    for cohort in dict.fromkeys(one.cohort for one in known.values()):
-        own = [row for row in release.answers if known[row.outcome].cohort == cohort]
-        rows = {order.index(known[row.outcome].at): _line(release, row) for row in own}
+    for cohort in dict.fromkeys(change.cohort for change in changes.values()):
+        own = [row for row in release.answers if changes[row.outcome].cohort == cohort]
+        rows = {order.index(changes[row.outcome].at): _line(release, row) for row in own}
         role = "change over time" if cohort is None else f"cohort {cohort}"
-        add(role, rows, order.index(known[own[0].outcome].base), lambda at: order[at])
-    return tuple(found)
+        add(role, rows, order.index(changes[own[0].outcome].base), lambda at: order[at])
+    return tuple(plots)
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class Change:
 
 
 def _change(outcome: Mapping[str, Any]) -> Change | None:
-    """Return an outcome as a change of one column between two periods; None: it is something else."""
+    """Return an outcome as a change of one column between two periods; None if it is none."""
     parts = [] if "horizon" in outcome else outcome.get("of") or []
     names = [part["name"].rpartition(PERIOD) for part in sorted(parts, key=lambda part: -part["times"])]
     if [part["times"] for part in parts] not in ([1.0, -1.0], [-1.0, 1.0]) or len({name for name, _, _ in names}) > 1:
@@ -187,15 +188,15 @@ def forest_of_parts(release: EffectTable, row: Answer) -> Forest:
     return _forest(release, row, list(_of_parts(release, row)))
 
 
-def _forest(release: EffectTable, row: Answer, drawn: Sequence[tuple[str, Line | None]]) -> Forest:
-    lines = tuple(line for _, line in drawn if line is not None)
+def _forest(release: EffectTable, row: Answer, lines_or_none: Sequence[tuple[str, Line | None]]) -> Forest:
+    lines = tuple(line for _, line in lines_or_none if line is not None)
     return Forest(
         outcome=row.outcome,
         role=ROLES[row.role],
         label=axis_name(units_in(release).get(row.outcome), sides_of(release.specification)),
         lines=lines,
         axis=axis_of(lines) if lines else Axis(-1.0, 1.0),
-        withheld=tuple(label for label, line in drawn if line is None),
+        withheld=tuple(label for label, line in lines_or_none if line is None),
     )
 
 
@@ -212,20 +213,20 @@ def _of_parts(release: EffectTable, row: Answer) -> Iterator[tuple[str, Line | N
             yield part.source, None
             continue
         yield part.source, line_of(part.source, part.estimate, part.interval, part.weight(table.headline_model))
-    for name, found in table.estimates(answer):
-        yield name, line_of(name, found.estimate, found.interval)
+    for name, estimate in table.estimates(answer):
+        yield name, line_of(name, estimate.estimate, estimate.interval)
 
 
 def _label(release: EffectTable, row: Answer) -> str:
     if len(release.answers) == 1:
         return "Estimate"
-    place = place_of([(one.group, one.arm) for one in release.answers], row.group, row.arm, row.reference)
-    # Of one site a gate is why there are no numbers, and the page says so.
+    place = place_of([(answer.group, answer.arm) for answer in release.answers], row.group, row.arm, row.reference)
+    # In one run only a gate withholds numbers, and the page says so.
     return f"{place} ({why(row)})" if row.estimate is None and isinstance(release, CombinedTable) else place
 
 
 def why(row: Answer) -> str:
-    """Return why a row has no numbers."""
+    """Return the reason for a row without numbers."""
     return "a gate failed" if row.state == "withheld" else "too few answered"
 
 
@@ -234,13 +235,13 @@ def place_of(places: Sequence[tuple[str, str]], group: str, arm: str, reference:
 
     ``places``: every (subgroup, arm) of the table.
     """
-    several, grouped = len({one for _, one in places}) > 1, len({one for one, _ in places}) > 1
+    several, grouped = len({value for _, value in places}) > 1, len({value for value, _ in places}) > 1
     parts = [group] if grouped or not several else []
     return ", ".join([*parts, *([f"{arm} against {reference}"] if several else [])])
 
 
 def _line(release: EffectTable, row: Answer | ContrastAnswer) -> Line | None:
-    """Nothing for an answer without numbers."""
+    """Return the line of an answer or contrast; None without numbers."""
     if row.estimate is None or row.interval is None or row.interval.lower is None or row.interval.upper is None:
         return None
     wider = row.simultaneous
@@ -261,28 +262,28 @@ def _line(release: EffectTable, row: Answer | ContrastAnswer) -> Line | None:
 
 
 def units_in(release: EffectTable) -> dict[str, str]:
-    """Return the unit of measure of each outcome that has one; means of times have theirs."""
-    asked = outcomes_of(release.specification)
-    unit = asked[0].get("unit_of_measure") if "horizon" in asked[0] else None
+    """Return the unit of measure of each outcome that has one, of mean times as well."""
+    outcomes = outcomes_of(release.specification)
+    unit = outcomes[0].get("unit_of_measure") if "horizon" in outcomes[0] else None
     times = {row.outcome: str(unit) for row in release.answers if unit and row.outcome.startswith(MEAN_TIME)}
     return release.units_of_measure | times
 
 
 def balance_sides(release: EffectTable) -> str:
-    """Return which side is subtracted from which in a table of balance.
+    """Return the contrast of a table of balance.
 
-    Of several arms each is compared with all others, where the reference has rows too, or else with the reference.
+    Each of several arms is compared with all others if the reference has rows too, or else with the reference.
     """
     arms = release.specification.get("arms")
     if not arms:
         return TWO_SIDES
     answered = {row.arm for row in release.answers}
-    each = any(row.arm not in answered for row in release.balance)
-    return "this arm minus all others" if each else "arm minus reference"
+    each_against_others = any(row.arm not in answered for row in release.balance)
+    return "this arm minus all others" if each_against_others else "arm minus reference"
 
 
 def sides_of(specification: Mapping[str, Any]) -> str:
-    """Return which side is subtracted from which."""
+    """Return the contrast of the arms."""
     return "arm minus reference" if specification.get("arms") else TWO_SIDES
 
 
@@ -292,24 +293,24 @@ def first_of(rows: Sequence[Row]) -> Row:
 
 
 def adjustments(rows: Sequence[Answer]) -> list[str]:
-    """Say how each answer was adjusted, if the first answer's adjustment is not that of all."""
+    """Say how each answer was adjusted, unless all were adjusted as the first."""
     several, grouped = len({row.arm for row in rows}) > 1, len({row.group for row in rows}) > 1
-    found: dict[str, list[str]] = {}
+    places_by_sentence: dict[str, list[str]] = {}
     for row in rows:
         if row.confounding is not None:
             parts = [row.outcome, *([row.group] if grouped else []), *([row.arm] if several else [])]
-            found.setdefault(row.confounding.sentence, []).append(", ".join(parts))
-    if len(found) < 2 and first_of(rows).confounding is not None:
+            places_by_sentence.setdefault(row.confounding.sentence, []).append(", ".join(parts))
+    if len(places_by_sentence) < 2 and first_of(rows).confounding is not None:
         return []
-    return [f"{words}: {'; '.join(places)}" for words, places in found.items()]
+    return [f"{sentence}: {'; '.join(places)}" for sentence, places in places_by_sentence.items()]
 
 
 @dataclass(frozen=True)
 class First:
     """The headline answer, as the first line of a page has it.
 
-    ``verdict``: raises, lowers, open, drowned, or none, which ``why`` explains. ``sides``: the arm and the reference
-    where arms were declared.
+    ``verdict``: raises, lowers, open, drowned, or none; ``why`` explains the last two. ``sides``: the arm and the
+    reference where arms were declared.
     """
 
     verdict: str
@@ -335,17 +336,17 @@ def first_answer(release: EffectTable) -> First:
 
 def love_plots(balance: Sequence[BalanceRow], sides: str = TWO_SIDES) -> list[tuple[str, LovePlot]]:
     """Return a Love plot of each subgroup and arm whose balance was released, with its title."""
-    found, places = [], dict.fromkeys((row.group, row.arm) for row in balance)
+    plots, places = [], dict.fromkeys((row.group, row.arm) for row in balance)
     for group, arm in places:
         plot = LovePlot.of([row for row in balance if (row.group, row.arm) == (group, arm)], sides)
         if plot is not None:
-            several = len(places) > len({one for one, _ in places})
-            found.append((in_place(group, arm) if several else "" if is_whole(group) else group, plot))
-    return found
+            several = len(places) > len({grouped for grouped, _ in places})
+            plots.append((in_place(group, arm) if several else "" if is_whole(group) else group, plot))
+    return plots
 
 
 def context_of(release: EffectTable) -> dict[str, Any]:
-    """Return what a page says, by the names that the template uses."""
+    """Return the context of the templates of a table."""
     asks, first = release.specification, first_answer(release)
     return {
         "first": first,
@@ -366,16 +367,16 @@ def context_of(release: EffectTable) -> dict[str, Any]:
         "not_covered": release.not_covered,
         "all_units": all_of(asks),
         "covers": release.covers,
-        "biased": any(one.bias for one in release.answers),
-        "sided": any(one.values for one in release.answers),
-        "measured": any(one.measures for one in release.answers),
+        "biased": any(answer.bias for answer in release.answers),
+        "sided": any(answer.values for answer in release.answers),
+        "measured": any(answer.measures for answer in release.answers),
         "part_seen": part_seen(release),
         "ends_earlier": ends_earlier(release),
     }
 
 
 def sites_context(release: PooledRelease) -> dict[str, Any]:
-    """Return what the page of several sites says beside its table."""
+    """Return the context of the page of several sites beside its table."""
     return {
         "waterfalls": (site_bars([(site.site, site.epsilon, site.delta) for site in release.sites], amount),),
         "details": [],
@@ -388,9 +389,9 @@ def of_times(specification: Mapping[str, Any]) -> bool:
 
 
 def unseen(release: EffectTable) -> list[str]:
-    """Return the covariates that a Love plot has no row of: where noise hides how they vary.
+    """Return the covariates without a row in the Love plot: noise hides their spread.
 
-    What an adjustment left out says so by itself; in a trial no other sentence does.
+    Empty where the adjustment left covariates out, which its sentence names.
     """
     first = release.answers[0].confounding
     if not release.balance or (first and first.left_out):
@@ -408,30 +409,34 @@ def lost_within(specification: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def part_seen(release: EffectTable) -> str:
-    """Return that the first answer of a run is of some subgroups, where noise hides others."""
+    """Return that noise hides some subgroups, so that the first answer is of the others."""
     if isinstance(release, CombinedTable):
         return ""
     asks, row = release.specification, release.answers[0]
-    # Arms that are compared as they are have curves of all units, whatever is seen of a subgroup.
+    # Unadjusted curves are of all units, even where noise hides a subgroup.
     read_off_all = asks["estimator"]["name"] == "survival" and not asks.get("covariates")
     if read_off_all or not is_whole(row.group) or row.estimate is None or row.state == "unresolved":
         return ""
     places = (row.outcome, row.arm)
-    groups = [one for one in release.answers if (one.outcome, one.arm) == places and not is_whole(one.group)]
-    hidden = sum(one.state == "unresolved" for one in groups)
+    groups = [
+        answer for answer in release.answers if (answer.outcome, answer.arm) == places and not is_whole(answer.group)
+    ]
+    hidden = sum(answer.state == "unresolved" for answer in groups)
     if not hidden:
         return ""
-    said = f"Noise hides {hidden} of {counted(len(groups), 'subgroup')}."
-    return f"{said} The first answer is of the others; its interval allows for any effect in these."
+    sentence = f"Noise hides {hidden} of {counted(len(groups), 'subgroup')}."
+    return f"{sentence} The first answer is of the others; its interval allows for any effect in these."
 
 
 def ends_earlier(release: EffectTable) -> str:
-    """Return which measures end before their horizon, and when; empty if none does."""
-    found = {row.outcome: row.restricted_to for row in release.answers if row.restricted_to is not None}
+    """Return the measures that end before their horizon, and when; empty if none does."""
+    until_by_outcome = {row.outcome: row.restricted_to for row in release.answers if row.restricted_to is not None}
     unit = release.curves[0].curves.unit if release.curves else None
-    of = f" {unit}" if unit else ""
-    said = "; ".join(f"{outcome}: until {figure(until)}{of} alone" for outcome, until in found.items())
-    return f"Too few are followed to the horizon. {capital(said)}." if found else ""
+    measured_in = f" {unit}" if unit else ""
+    sentence = "; ".join(
+        f"{outcome}: until {figure(until)}{measured_in} alone" for outcome, until in until_by_outcome.items()
+    )
+    return f"Too few are followed to the horizon. {capital(sentence)}." if until_by_outcome else ""
 
 
 TEXTS = ("outcome", "role", "group", "arm", "reference", "measure", "state", "adjustment")
@@ -444,20 +449,20 @@ def rows_of(release: EffectTable) -> list[dict[str, Any]]:
 
     An interval is two columns, ``interval_lower`` and ``interval_upper``.
     """
-    rows, asked = [], any(answer.measures for answer in release.answers)
+    rows, has_ratios = [], any(answer.measures for answer in release.answers)
     names = _names(release.specification)
-    for one, answer in zip(release.answers, release.model_dump(mode="json")["answers"], strict=True):
-        answer["adjustment"] = one.adjustment
+    for stored, answer in zip(release.answers, release.model_dump(mode="json")["answers"], strict=True):
+        answer["adjustment"] = stored.adjustment
         texts = {key: names.get(key, {}).get(answer[key], answer[key]) for key in TEXTS}
         row: dict[str, Any] = texts | {"estimate": answer["estimate"]}
         for name in INTERVALS:
             for end in ("lower", "upper"):
                 row[f"{name}_{end}"] = None if answer[name] is None else answer[name][end]
         row |= {key: answer[key] for key in NUMBERS}
-        for measure in (EffectMeasure.ratio, EffectMeasure.odds_ratio) if asked else ():
-            found: dict[str, Any] = next((given for given in answer["measures"] if given["measure"] == measure), {})
-            row |= {f"{measure}": found.get("estimate")}
-            row |= {f"{measure}_{end}": found.get(end) for end in ("lower", "upper")}
+        for measure in (EffectMeasure.ratio, EffectMeasure.odds_ratio) if has_ratios else ():
+            ratio: dict[str, Any] = next((given for given in answer["measures"] if given["measure"] == measure), {})
+            row |= {f"{measure}": ratio.get("estimate")}
+            row |= {f"{measure}_{end}": ratio.get(end) for end in ("lower", "upper")}
         rows.append(row)
     return rows
 
@@ -466,10 +471,10 @@ def _names(specification: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return the names of subgroups and arms, by the column of the table."""
     names, groups = level_names(specification), specification.get("subgroups") or {}
     arms = names.get(specification["treatment"], {})
-    found = {"arm": arms, "reference": arms}
+    names_by_column = {"arm": arms, "reference": arms}
     if groups.get("name") in names:
-        found["group"] = names[groups["name"]]
-    return found
+        names_by_column["group"] = names[groups["name"]]
+    return names_by_column
 
 
 def frame_of(release: EffectTable) -> pl.DataFrame:

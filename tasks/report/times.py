@@ -1,8 +1,6 @@
-"""Curves and effects of a study of times, of one site or of several, as a page draws them.
+"""Draw curves of times for a page: steps with bands, cumulative incidence, people at risk.
 
-Steps with bands, areas of cumulative incidence, people at risk.
-
-Positions are percents of the figure's width and height: it is drawn in a box that is stretched to the page.
+Positions are percents of the figure's width and height, as its box is stretched to the page.
 """
 
 from __future__ import annotations
@@ -18,12 +16,12 @@ from causalveil.schemas.specification import outcomes_of
 from causalveil.tasks.report.figures import Axis
 from causalveil.tasks.report.numbers import figure, named_arm
 
-# So many times fit below a figure on a narrow screen.
+# The times that fit below a figure on a narrow screen.
 TIMES_SHOWN = 5
-# Pairs of curves of a protocol that a page draws; all are in the release.
+# The most pairs of curves that a page draws; the release has all.
 PAIRS_SHOWN = 12
 NAMES = ("control", "treated")
-# Risks further apart than this are told apart in a figure of 200 pixels: two of them.
+# Risks further apart than two of 200 pixels can be distinguished.
 SEEN_APART = 0.01
 
 
@@ -31,7 +29,7 @@ SEEN_APART = 0.01
 class Area:
     """The area of cumulative incidence of one kind of event in an arm.
 
-    ``beyond`` is where too few people are seen at risk; ``last`` is the incidence that a reader is told.
+    ``beyond``: its path where too few people are at risk; ``last``: the incidence that is stated in words.
     """
 
     label: str
@@ -61,9 +59,9 @@ class DrawnPair:
     names: tuple[str, str]
     curves: Curves
     arms: tuple[DrawnArm, ...]
-    # Until when values are told in words.
-    told: float
-    # The first arm whose cumulative incidence no pair before it has shown: the reference stands in several.
+    # The time of the values in words.
+    until: float
+    # The first arm whose cumulative incidence is not drawn before: the reference is in several pairs.
     fresh: int = 0
 
 
@@ -71,7 +69,7 @@ class DrawnPair:
 class DrawnGroups:
     """The pairs that a page shows, those of all units first.
 
-    ``more``: how many it does not; ``times``: of people at risk.
+    ``more``: the number of pairs not shown; ``times``: of people at risk.
     """
 
     shown: tuple[DrawnPair, ...]
@@ -80,41 +78,41 @@ class DrawnGroups:
 
 
 def _apart(release: EffectTable, pair: DrawnPair) -> tuple[tuple[float, float] | None, ...]:
-    """Return by arm the risk that its figure ends at and the estimated one, where an eye sees that they differ.
+    """Return by arm the drawn and the estimated risk at the end, where they visibly differ.
 
-    Curves are drawn monotone; estimates are not. Adjusted risks are no curve's.
+    Curves are drawn monotone; estimates are not. Adjusted risks have no curve.
     """
-    risks = [one for one in release.answers if one.measure is Measure.risk]
+    risks = [answer for answer in release.answers if answer.measure is Measure.risk]
     adjusted = bool(release.specification.get("covariates"))
     if len(risks) != 1 or adjusted or pair.curves.seen_until < pair.curves.horizon:
         return (None,) * len(pair.arms)
     pairs = zip((arm.areas[0].last for arm in pair.arms), risks[0].values or (None, None), strict=True)
     return tuple(
-        None if estimated is None or abs(drawn - estimated) < SEEN_APART else (drawn, estimated)
-        for drawn, estimated in pairs
+        None if estimated is None or abs(at_end - estimated) < SEEN_APART else (at_end, estimated)
+        for at_end, estimated in pairs
     )
 
 
 def curves_context(release: EffectTable) -> dict[str, Any]:
-    """Return the curves of a release of times; of any other that it has none."""
+    """Return the context of curves of a release of times; of other releases an empty one."""
     if not release.curves:
         return {"curves_drawn": None, "time_unit": "", "enters": None, "end": ""}
     curves, ended = release.curves[0].curves, release.answers[0].restricted_to
     places, asks_for_arms = _places(len(curves.times)), bool(release.specification.get("arms"))
-    several, grouped = ({getattr(one, key) for one in release.curves} for key in ("arm", "group"))
+    several, grouped = ({getattr(released, key) for released in release.curves} for key in ("arm", "group"))
     pairs: list[DrawnPair] = []
     stacked: set[tuple[str, str, float]] = set()
-    for one in release.curves[:PAIRS_SHOWN]:
-        parts = [one.group] if len(grouped) > 1 or len(several) == 1 else []
-        parts += [f"{one.arm} against {one.reference}"] if len(several) > 1 else []
-        names = (named_arm(one.reference), named_arm(one.arm)) if asks_for_arms else ("controls", "treated")
-        # Where measures end earlier, so do the values that stand in words for those who cannot see the figure.
-        told = min(one.curves.seen_until, ended or curves.horizon)
-        both = zip(one.curves.arms, NAMES, strict=True)
-        arms = tuple(_arm(one.curves, arm, name, places, told) for arm, name in both)
-        reference = (one.group, one.reference, told)
+    for released in release.curves[:PAIRS_SHOWN]:
+        parts = [released.group] if len(grouped) > 1 or len(several) == 1 else []
+        parts += [f"{released.arm} against {released.reference}"] if len(several) > 1 else []
+        names = (named_arm(released.reference), named_arm(released.arm)) if asks_for_arms else ("controls", "treated")
+        # Values in words, for readers who cannot see the figure, end where measures do.
+        until = min(released.curves.seen_until, ended or curves.horizon)
+        both = zip(released.curves.arms, NAMES, strict=True)
+        arms = tuple(_arm(released.curves, arm, name, places, until) for arm, name in both)
+        reference = (released.group, released.reference, until)
         title = ", ".join(parts) if len(release.curves) > 1 else ""
-        pairs.append(DrawnPair(title, names, one.curves, arms, told, fresh=int(reference in stacked)))
+        pairs.append(DrawnPair(title, names, released.curves, arms, until, fresh=int(reference in stacked)))
         stacked.add(reference)
     starts, unit = [curves.landmark, *curves.times[:-1]], curves.unit or ""
     alone = len(release.curves) == 1
@@ -130,12 +128,12 @@ def curves_context(release: EffectTable) -> dict[str, Any]:
 
 
 def _places(intervals: int) -> list[int]:
-    """The intervals at whose beginnings people at risk are shown: evenly spread, the first and the last among them."""
+    """Return the intervals whose numbers at risk are shown: evenly spaced, with first and last."""
     shown = min(TIMES_SHOWN, intervals)
     return sorted({round(place * (intervals - 1) / max(shown - 1, 1)) for place in range(shown)})
 
 
-def _arm(curves: Curves, arm: ArmCurve, name: str, places: Sequence[int], told: float) -> DrawnArm:
+def _arm(curves: Curves, arm: ArmCurve, name: str, places: Sequence[int], until: float) -> DrawnArm:
     axis, ends = Axis(curves.landmark, curves.horizon), [curves.landmark, *curves.times]
     last = sum(end <= curves.seen_until for end in curves.times)
     values = [1.0, *arm.survival]
@@ -150,7 +148,7 @@ def _arm(curves: Curves, arm: ArmCurve, name: str, places: Sequence[int], told: 
                 label,
                 seen,
                 _between(axis, ends[last:], below[last:], above[last:]),
-                incidence[sum(end <= told for end in curves.times)],
+                incidence[sum(end <= until for end in curves.times)],
             )
         )
         below = above
@@ -166,25 +164,22 @@ def _arm(curves: Curves, arm: ArmCurve, name: str, places: Sequence[int], told: 
 
 
 def _steps(axis: Axis, times: Sequence[float], values: Sequence[float]) -> str:
-    """Return the path of a curve that changes at the ends of intervals.
-
-    It is empty for a single point.
-    """
+    """Return the path of a step function; empty for a single point."""
     return "M" + " L".join(_corners(axis, times, values)) if len(times) > 1 else ""
 
 
 def _between(axis: Axis, times: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> str:
-    """Return the path around what lies between two such curves."""
+    """Return the path around the area between two step functions."""
     if len(times) < 2:
         return ""
     return "M" + " L".join([*_corners(axis, times, upper), *reversed(_corners(axis, times, lower))]) + " Z"
 
 
 def _corners(axis: Axis, times: Sequence[float], values: Sequence[float]) -> list[str]:
-    found = [_point(axis, times[0], values[0])]
+    corners = [_point(axis, times[0], values[0])]
     for place in range(1, len(times)):
-        found += [_point(axis, times[place], values[place - 1]), _point(axis, times[place], values[place])]
-    return found
+        corners += [_point(axis, times[place], values[place - 1]), _point(axis, times[place], values[place])]
+    return corners
 
 
 def _point(axis: Axis, time: float, value: float) -> str:

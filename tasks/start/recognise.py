@@ -58,7 +58,7 @@ class Looks(StrEnum):
 
 @dataclass(frozen=True)
 class Profile:
-    """What a column of a sample holds.
+    """The content of a column of a sample.
 
     Attributes:
         name: as contract and study will call it.
