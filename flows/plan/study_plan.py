@@ -8,18 +8,13 @@ with half. So it names each fact of the population that it was not told, with wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from causalveil.flows.estimators.rehearsal import FEW, summary
-from causalveil.flows.estimators.table import Rehearsed
 from causalveil.flows.estimators.words import of_answer
 from causalveil.flows.plan import curves
 from causalveil.flows.plan.budget import budget_of
@@ -53,9 +48,6 @@ if TYPE_CHECKING:
 ONE_IN_TEN, HALF, TWICE = 0.1, 0.5, 2.0
 # A fact that changes the width by less than this part of it gets no sentence.
 MATTERS = 0.05
-# Where the deviation of widths is less than this part of them, and a change less than this factor, one draw tells it.
-# Chosen and judged on the same 20 studies.
-VARY, MUCH = 0.1, 2.0
 # Facts that public covariates and treatments say.
 SEEN = ("treated", "correlation", "distance")
 
@@ -184,7 +176,7 @@ def what_matters(
     sentences, widths, half_width = list[Remark](), dict[str, float](), float(found["half_width"])
     every = [half_width, *found.get("half_width_range", ())]
     found["half_width_if"] = widths
-    beside = _Beside(study, sizes, stand_in, people)
+    beside = curves.PlanRatios(study, sizes, stand_in, people)
     try:
         for fact in untold(study, estimator_of(study).facts_of(study), stand_in, told) if half_width > 0 else []:
             there = {}
@@ -206,53 +198,6 @@ def what_matters(
         # Each of these facts alone: together they may move it further.
         sentences.append(remark(PlanCode.untold_range, low=float(min(every)), high=float(max(every))))
     return sentences
-
-
-@dataclass(frozen=True)
-class _Beside:
-    """Half-widths of other studies and populations over that of a plan, by draws of the same noise."""
-
-    study: Study
-    sizes: Sizes
-    stand_in: StandIn
-    people: PublicPeople | None
-
-    @cached_property
-    def nearest(self) -> Sequence[Rehearsed]:
-        """The plan's draws, those that come nearest to its half-width first.
-
-        None where they are of several kinds of outcomes, or of the run's own people.
-        """
-        if self.people is not None:
-            return ()
-        drawn = estimator_of(self.study).draws(self.study, self.sizes, self.stand_in)
-        told = summary(drawn)["half_width"]
-        return sorted(drawn, key=lambda one: abs(one.half_width - told)) if drawn[-1].kind == 0 else ()
-
-    def tells(self, ratio: float) -> bool:
-        """Return whether one draw tells the ratio."""
-        widths = np.array([one.half_width for one in self.nearest])
-        return bool(widths.std() < VARY * widths.mean()) and 1 / MUCH < ratio < MUCH
-
-    def ratio(self, study: Study, stand_in: StandIn, settled: Callable[[float], bool]) -> float | None:
-        """Return it by one draw, where that settles what is asked, else by few.
-
-        Return None if either has no width.
-        """
-        estimator, ratio = estimator_of(study), 0.0
-        if not self.nearest:
-            here = estimator_of(self.study).point(self.study, self.sizes, self.stand_in, self.people)
-            there = estimator.point(study, self.sizes, stand_in, self.people)
-            return there / here if here and there else None
-        for few in (self.nearest[:1], self.nearest[: estimator.affordable(study, FEW)]):
-            drawn = estimator.draws(study, self.sizes, stand_in, seeds=[one.seed for one in few])
-            here = summary(few)["half_width"]
-            if not drawn or not here:
-                return None
-            ratio = summary(drawn)["half_width"] / here
-            if settled(ratio):
-                break
-        return ratio
 
 
 def _plain(value: float) -> str:
@@ -543,7 +488,8 @@ def _other_delta(
     try:
         asked = validate(type(study), {**study.model_dump(), "privacy": privacy.model_dump()}, "study")
         estimator_of(asked).declare(asked, sizes)
-        ratio = _Beside(study, sizes, stand_in, people).ratio(asked, stand_in, lambda one: one > CLEARLY_WORSE)
+        beside = curves.PlanRatios(study, sizes, stand_in, people)
+        ratio = beside.ratio(asked, stand_in, lambda told: told > CLEARLY_WORSE)
     except CausalveilError:
         return []
     if ratio is None:
