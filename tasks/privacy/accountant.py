@@ -92,7 +92,7 @@ def sum_text(charges: Iterable[Charge], delta: Decimal) -> str:
 
 
 def total(charges: Iterable[Charge], request: PrivacyCost) -> PrivacyCost:
-    """Return what the charges of one run cost together: at most ``request``, where proved.
+    """Return the joint cost of the charges of a run: at most ``request``, where proved.
 
     The sum, if that keeps the request. Else at the request's delta: of Gaussian draws alone the epsilon of their
     composed mu; of a mixture the request itself, if Gaussian draws keep what the others' sum leaves of it, or the
@@ -104,18 +104,18 @@ def total(charges: Iterable[Charge], request: PrivacyCost) -> PrivacyCost:
     listed = list(charges)
     try:
         basic, problem = compose(listed), None
-    except StudyError as found:
-        basic, problem = None, found
+    except StudyError as error:
+        basic, problem = None, error
     if basic is not None and basic.epsilon <= request.epsilon and basic.delta <= request.delta:
         return basic
     met = met_by_one_unit(listed)
     if all(charge.mu is not None for charge in listed) and request.delta > 0:
-        mus = [composed(charge.mu for charge in one if charge.mu is not None) for one in met]
+        mus = [_composed_mu(half) for half in met]
         epsilon = max(epsilon_of(mu, request.delta) for mu in mus)
         if epsilon > request.epsilon and all(keeps(mu, request) for mu in mus):
             epsilon = request.epsilon
         return PrivacyCost(epsilon=epsilon, delta=request.delta)
-    if all(_mixture_keeps(one, request) for one in met) or _distributions_keep(listed, request):
+    if all(_mixture_keeps(half, request) for half in met) or _distributions_keep(listed, request):
         return request
     if basic is None:
         raise problem or StudyError("the charges exceed the request")
@@ -123,20 +123,25 @@ def total(charges: Iterable[Charge], request: PrivacyCost) -> PrivacyCost:
 
 
 def _mixture_keeps(charges: Sequence[Charge], request: PrivacyCost) -> bool:
-    """Check whether draws that one unit meets keep the request.
+    """Check whether the draws that a unit meets keep the request.
 
-    Gaussian ones keep what the sum of the others leaves of it.
+    The Gaussian draws must keep the rest of it that the sum of all others leaves.
     """
-    others = [charge for charge in charges if charge.mu is None]
-    epsilon = subtract(request.epsilon, add(*(charge.epsilon for charge in others)))
-    delta = subtract(request.delta, add(*(charge.delta for charge in others)))
+    summed = [charge for charge in charges if charge.mu is None]
+    epsilon = subtract(request.epsilon, add(*(charge.epsilon for charge in summed)))
+    delta = subtract(request.delta, add(*(charge.delta for charge in summed)))
     if epsilon < 0 or delta < 0:
         return False
     try:
         left = PrivacyCost(epsilon=epsilon, delta=delta)
     except ValueError:
         return False
-    return keeps(composed(charge.mu for charge in charges if charge.mu is not None), left)
+    return keeps(_composed_mu(charges), left)
+
+
+def _composed_mu(charges: Iterable[Charge]) -> Decimal:
+    """Mu of the Gaussian draws among charges together."""
+    return composed(charge.mu for charge in charges if charge.mu is not None)
 
 
 def _distributions_keep(charges: Sequence[Charge], request: PrivacyCost) -> bool:
@@ -171,12 +176,11 @@ def epsilon_pld(charges: Sequence[Charge], delta: Decimal) -> float:
     if basic is not None and delta == 0 and basic.delta == 0:
         return float(basic.epsilon)
     if charges and delta > 0 and all(charge.mu is not None for charge in charges):
-        mus = {composed(charge.mu for charge in one if charge.mu is not None) for one in met_by_one_unit(charges)}
-        return min(bound, float(max(epsilon_of(mu, delta) for mu in mus)))
+        return min(bound, float(max(epsilon_of(_composed_mu(half), delta) for half in met_by_one_unit(charges))))
     if basic is None or not PLD_EPSILON[0] <= basic.epsilon <= PLD_EPSILON[1]:
         return bound
-    # Parts that meet the same charges are looked at once.
-    met = {tuple(sorted(_key(charge) for charge in one)) for one in met_by_one_unit(charges)}
+    # Halves with the same charges are composed once.
+    met = {tuple(sorted(_key(charge) for charge in half)) for half in met_by_one_unit(charges)}
     return min(bound, max(_composed_epsilon(keys, float_below(delta)) for keys in met))
 
 

@@ -1,12 +1,11 @@
 """Hold a run's budget: the only way from a stage to the noise.
 
-``spend`` commits each noisy value with its charge before anybody sees it, and returns the stored one from then
-on: after a retry, a crash or in a second process. Noise is never drawn twice for one (run, name), so it cannot be
+``spend`` commits each noisy value with its charge before it returns the value, and returns the stored value from then
+on: after a retry, a crash or in a second process. Noise is never drawn twice for the same run and name, so it cannot be
 averaged away, and nothing is charged twice.
 
-A budget for rehearsals: seeded noise, a list of charges, no ledger.
-For replicating papers' tables on public or synthetic data, where thousands of draws are wanted and none is a release.
-It keeps no promise to anybody: it has no reservation, so no release document can be made from it.
+``RehearsalBudget`` replicates papers' tables on public or synthetic data: seeded noise, a list of charges, no ledger.
+It has no reservation, so no release document can be made from it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +31,8 @@ from causalveil.tasks.machine.distribute import refuse_on_worker
 from causalveil.tasks.machine.files import make_folder_durably, whole_file
 from causalveil.tasks.machine.site import site_folder
 from causalveil.tasks.privacy.ledger.ledger import Ledger, Released
+from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.privacy.noise import NoiseSource, SeededNoise
-
-if TYPE_CHECKING:
-    from causalveil.tasks.privacy.mechanisms import Budget
-    from causalveil.tasks.privacy.noise import NoiseSource
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,7 @@ class FlowBudget:
 
     Attributes:
         ledger: where the run is reserved.
-        reservation: what it reserved; only these charges can be spent.
+        reservation: its reservation; only these charges can be spent.
         noise: the source that mechanisms draw from.
         records: folder inside the enclave for record-level noisy arrays; it must last until the run is finished.
         _drawn: by name, the charges whose values this try has: True if it drew them, False if the ledger returned them.
@@ -65,7 +61,7 @@ class FlowBudget:
         return self.reservation.run_id
 
     def spend(self, charge: Charge, draw: Callable[[NoiseSource], FloatArray]) -> FloatArray:
-        """Return the noisy value of a charge, drawn at most once for the run's whole life.
+        """Return the noisy value of a charge, which is drawn at most once in a run.
 
         Args:
             charge: one of the reserved charges, every field equal; its name is the key.
@@ -250,7 +246,7 @@ def records_folder(run_id: str) -> Path:
 
 
 def _encode(value: FloatArray, charge: Charge) -> dict[str, Any]:
-    """An array as text from which every bit comes back."""
+    """An array as text that restores every bit."""
     array = np.asarray(value)
     if array.dtype != np.float64 or not np.isfinite(array).all():
         raise CausalveilError(f"'{charge.name}' is not a finite float64 array; nothing was charged for it")

@@ -1,6 +1,4 @@
-"""Zero-concentrated differential privacy (Bun and Steinke 2016).
-
-What a draw costs an account, what a cap is worth.
+"""Zero-concentrated differential privacy (Bun and Steinke 2016): rho of draws and caps.
 
 Over runs budgets may be chosen after looking at earlier answers. Sums of rho stay valid then (Whitehouse, Ramdas,
 Rogers and Wu 2023, Theorem 1); sums of epsilons of privacy loss distributions do not. Proofs:
@@ -14,15 +12,14 @@ import decimal
 import math
 from decimal import ROUND_FLOOR, Decimal
 from functools import lru_cache
-from typing import Any
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.privacy import SMALLEST, Charge, PrivacyCost
-from causalveil.tasks.privacy.gaussian import DIGITS, EPSILON_DIGITS, SLACK, exact_arithmetic, rounded_up
+from causalveil.tasks.privacy.gaussian import DIGITS, EPSILON_DIGITS, SLACK, bisect, exact_arithmetic, rounded_up
 
 # Mechanisms whose loss on one shift is that of Laplace noise on a lattice of at least 2^20 steps per shift.
 LAPLACE = ("laplace", "lattice laplace")
-# What so fine a lattice adds to Laplace noise's rho, as a share of it, with room (section 4).
+# Relative increase of Laplace noise's rho by a lattice of that many steps, with room (section 4).
 LATTICE_SHARE = 1e-9
 # Below, the two terms of Laplace noise's rho cancel to the last digit and epsilon^2/2 is as good.
 TINY = Decimal("1e-9")
@@ -53,7 +50,7 @@ def rho_of_epsilon(epsilon: Decimal, mechanism: str = "") -> Decimal:
     rho = e * mp.tanh(e / 2)
     if mechanism in LAPLACE and epsilon > TINY:
         rho = min(rho, (e + mp.expm1(-e)) * (1 + LATTICE_SHARE))
-    return _up(rho * (1 + SLACK), DIGITS)
+    return rounded_up(Decimal(mp.nstr(rho * (1 + SLACK), 80)))
 
 
 def epsilon_of_laplace(rho: Decimal) -> Decimal:
@@ -63,13 +60,8 @@ def epsilon_of_laplace(rho: Decimal) -> Decimal:
     """
     down = decimal.Context(prec=4, rounding=ROUND_FLOOR)
     low, high = math.log(float(SMALLEST)), math.log(float(rho) + 2 * math.sqrt(float(rho)) + 1)
-    for _ in range(60):
-        middle = (low + high) / 2
-        # Of the exact function: in floats its terms cancel where rho is tiny.
-        if rho_of_epsilon(Decimal(math.exp(middle)), LAPLACE[0]) <= rho:
-            low = middle
-        else:
-            high = middle
+    # By the exact function: in floats its terms cancel where rho is tiny.
+    low, _ = bisect(lambda log: rho_of_epsilon(Decimal(math.exp(log)), LAPLACE[0]) <= rho, low, high, 60)
     epsilon = down.plus(Decimal(math.exp(low)))
     while epsilon > SMALLEST and rho_of_epsilon(epsilon, LAPLACE[0]) > rho:
         epsilon = down.next_minus(epsilon)
@@ -117,15 +109,14 @@ def rho_of_cap(epsilon: Decimal, delta: Decimal) -> Decimal:
     """
     if epsilon <= 0 or delta <= 0:
         return Decimal(0)
+
+    def is_within(log_rho: float) -> bool:
+        return _log_delta(math.exp(log_rho), float(epsilon))[0] <= math.log(float(delta))
+
     low = high = math.log(float(SMALLEST))
-    while _log_delta(math.exp(high), float(epsilon))[0] <= math.log(float(delta)):
+    while is_within(high):
         low, high = high, high + 8
-    for _ in range(60):
-        middle = (low + high) / 2
-        if _log_delta(math.exp(middle), float(epsilon))[0] <= math.log(float(delta)):
-            low = middle
-        else:
-            high = middle
+    low, _ = bisect(is_within, low, high, 60)
     down = decimal.Context(prec=DIGITS, rounding=ROUND_FLOOR)
     rho = down.plus(Decimal(math.exp(low)))
     for _ in range(64):
@@ -139,7 +130,7 @@ def rho_of_cap(epsilon: Decimal, delta: Decimal) -> Decimal:
 def epsilon_of_rho(rho: Decimal, delta: Decimal) -> Decimal:
     """Return the least epsilon of six digits for which rho-zCDP implies (epsilon, delta)-DP.
 
-    It is what an account has spent.
+    Reports state it as the spent part of an account.
 
     Raises:
         CausalveilError: delta is not above 0.
@@ -149,12 +140,7 @@ def epsilon_of_rho(rho: Decimal, delta: Decimal) -> Decimal:
     if delta <= 0:
         raise CausalveilError("a concentrated account has no epsilon at delta 0")
     low, high = 0.0, float(rho) + 2 * math.sqrt(float(rho) * math.log(1 / float(delta)))
-    for _ in range(100):
-        middle = (low + high) / 2
-        if _log_delta(float(rho), middle)[0] <= math.log(float(delta)):
-            high = middle
-        else:
-            low = middle
+    _, high = bisect(lambda e: _log_delta(float(rho), e)[0] > math.log(float(delta)), low, high, 100)
     epsilon = Decimal(high)
     for _ in range(64):
         up = rounded_up(epsilon, EPSILON_DIGITS)
@@ -195,8 +181,3 @@ def _log_delta(rho: float, epsilon: float) -> tuple[float, float]:
             low = left
     best = (low + high) / 2
     return value(best), 1 + math.exp(best)
-
-
-def _up(number: Any, digits: int) -> Decimal:
-    """A 400-bit number as the least decimal of so many digits that is not below it."""
-    return rounded_up(Decimal(exact_arithmetic().nstr(number, 80)), digits)

@@ -2,7 +2,7 @@
 
 The Gaussian mechanism exactly: its delta, the least noise for a budget, and the epsilon of many draws.
 
-Searches run in floats; what they find is checked, and rounded outward, by ``gaussian_delta`` in 400-bit arithmetic.
+Searches run in floats; their result is checked, and rounded outward, in 400-bit arithmetic.
 
 Gaussian differential privacy (Dong, Roth and Su 2022): how a request is divided into Gaussian draws, exactly.
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 import decimal
 import math
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -44,16 +44,10 @@ HALVINGS = 48
 def gaussian_delta(sigma: float, epsilon: float) -> float:
     """Return delta at ``epsilon`` of Gaussian noise on L2 sensitivity 1, rounded up.
 
-    Balle and Wang 2018, Theorem 8: Phi(1/2s - epsilon s) - exp(epsilon) Phi(-1/2s - epsilon s), in 400-bit arithmetic
-    since the terms nearly cancel.
+    Balle and Wang 2018, Theorem 8: Phi(1/2s - epsilon s) - exp(epsilon) Phi(-1/2s - epsilon s).
     """
-    from mpmath.ctx_mp import MPContext
-
-    mp = MPContext()  # of its own: the global one is shared by all threads
-    mp.prec = 400
-    s, e = mp.mpf(sigma), mp.mpf(epsilon)
-    exact = mp.ncdf(1 / (2 * s) - e * s) - mp.exp(e) * mp.ncdf(-1 / (2 * s) - e * s)
-    return math.nextafter(float(exact), math.inf)
+    mp = exact_arithmetic()
+    return math.nextafter(float(_exact_delta(1 / mp.mpf(sigma), mp.mpf(epsilon))), math.inf)
 
 
 @lru_cache(maxsize=256)
@@ -91,20 +85,25 @@ def composed_epsilon(ratios: tuple[float, ...], delta: float) -> float:
     """
     if not delta > 0:
         return math.inf
-    sigma = _together(ratios)
+    sigma = _composed_sigma(ratios)
     if gaussian_delta(sigma, 0.0) <= delta:
         return 0.0
     low, high = 0.0, 1.0
     while gaussian_delta(sigma, high) > delta:
         low, high = high, 2 * high
-    for _ in range(HALVINGS):
+    return bisect(lambda epsilon: gaussian_delta(sigma, epsilon) > delta, low, high, HALVINGS)[1]
+
+
+def bisect(is_below: Callable[[float], bool], low: float, high: float, halvings: int) -> tuple[float, float]:
+    """Return ends of a narrower interval around the point up to which ``is_below`` holds."""
+    for _ in range(halvings):
         middle = (low + high) / 2
-        low, high = (low, middle) if gaussian_delta(sigma, middle) <= delta else (middle, high)
-    return high
+        low, high = (middle, high) if is_below(middle) else (low, middle)
+    return low, high
 
 
-def _together(ratios: Iterable[float]) -> float:
-    """The one draw's noise per unit of sensitivity, rounded down."""
+def _composed_sigma(ratios: Iterable[float]) -> float:
+    """Noise per unit of sensitivity of the draw that all are together, rounded down."""
     square = 1 / sum((1 / Fraction(ratio) ** 2 for ratio in ratios), Fraction(0))
     nearest = math.sqrt(float(square))
     while Fraction(nearest) ** 2 > square:
@@ -153,7 +152,7 @@ _WIDE_UP = decimal.Context(prec=60, rounding=ROUND_CEILING)
 
 
 def rounded_up(number: Decimal, digits: int = DIGITS) -> Decimal:
-    """Round a number up to so many significant digits; above 0 it is at least ``SMALLEST``."""
+    """Round a number up to ``digits`` significant digits; above 0 it is at least ``SMALLEST``."""
     up = decimal.Context(prec=digits, rounding=ROUND_CEILING).plus(number)
     return up if up == 0 else max(up, SMALLEST)
 
@@ -164,7 +163,7 @@ _LOCAL = threading.local()
 def exact_arithmetic() -> Any:
     """Return this thread's own 400-bit arithmetic.
 
-    mpmath's functions change the precision of their context as they go.
+    mpmath's functions change the precision of their context while they run, and all threads share the global one.
     """
     if not hasattr(_LOCAL, "mp"):
         from mpmath.ctx_mp import MPContext
@@ -174,14 +173,10 @@ def exact_arithmetic() -> Any:
     return _LOCAL.mp
 
 
-def _delta_above(mu: Any, epsilon: Any) -> Any:
-    """Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu), rounded up.
-
-    The two terms nearly cancel.
-    """
+def _exact_delta(mu: Any, epsilon: Any) -> Any:
+    """Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu), whose two terms nearly cancel, in 400 bits."""
     mp = exact_arithmetic()
-    exact = mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
-    return exact * (1 + SLACK) + mp.mpf(2) ** -380
+    return mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
 
 
 @lru_cache(maxsize=4096)
@@ -193,7 +188,8 @@ def keeps(mu: Decimal, cost: PrivacyCost) -> bool:
     if mu == 0:
         return True
     mp = exact_arithmetic()
-    return bool(_delta_above(mp.mpf(str(mu)), mp.mpf(str(cost.epsilon))) <= mp.mpf(str(cost.delta)))
+    delta = _exact_delta(mp.mpf(str(mu)), mp.mpf(str(cost.epsilon)))
+    return bool(delta * (1 + SLACK) + mp.mpf(2) ** -380 <= mp.mpf(str(cost.delta)))
 
 
 @lru_cache(maxsize=256)
@@ -235,7 +231,7 @@ def epsilon_of(mu: Decimal, delta: Decimal) -> Decimal:
     if keeps(mu, PrivacyCost(epsilon=Decimal(0), delta=delta)):
         return Decimal(0)
     step = decimal.Context(prec=EPSILON_DIGITS, rounding=ROUND_CEILING)
-    # Just below, then up in exact comparisons, by steps that double.
+    # Start just below in floats, then go up in exact comparisons, by steps that double.
     epsilon, grain = step.plus(Decimal(_float_epsilon(float(mu), float(delta)) * (1 - 1e-9))), 1
     epsilon = max(epsilon, SMALLEST)
     while not keeps(mu, PrivacyCost(epsilon=epsilon, delta=delta)):
@@ -260,23 +256,20 @@ def _float_epsilon(mu: float, delta: float) -> float:
         return math.log(gap) - u * u / 2 - math.log(2 * math.pi) / 2 if gap > 0 else -math.inf
 
     low, high = 0.0, mu * mu / 2 + mu * (math.sqrt(-2 * math.log(delta)) + 2)
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if log_delta(middle) > math.log(delta) else (low, middle)
-    return low
+    return bisect(lambda epsilon: log_delta(epsilon) > math.log(delta), low, high, 100)[0]
 
 
 def portion(request: PrivacyCost, share: Decimal) -> PrivacyCost:
-    """Return what one draw of a share may cost.
+    """Return the cost that one draw may have by its share of a request.
 
     The share is of mu^2 where there is a delta (the cost is a ``GaussianCost``), else of epsilon.
 
     Args:
-        request: what the whole run may cost.
+        request: the cost that the whole run may have.
         share: in (0, 1]; the shares of the draws that one unit meets must not add up to more than 1.
 
     Raises:
-        StudyError: the share is none, or the part is too small to be an amount.
+        StudyError: the share is out of range, or the part is too small to be an amount.
     """
     if not 0 < share <= 1:
         raise StudyError("a share of the budget must be above 0 and at most 1")
@@ -298,12 +291,11 @@ def divide(request: PrivacyCost, shares: Mapping[str, Decimal]) -> dict[str, Pri
     """Divide a run's budget among its draws, so that together they keep the request.
 
     Args:
-        request: what the whole run may cost.
+        request: the cost that the whole run may have.
         shares: of mu^2, or at delta = 0 of epsilon; they add up to 1. A share of 0 is left out of the answer.
 
     Returns:
-        By name, what a draw costs. At delta = 0 parts are rounded down to six digits, and the last takes what is left
-        exactly.
+        Costs of draws by name. At delta = 0 parts are rounded down to six digits, and the last takes the exact rest.
 
     Raises:
         StudyError: shares that do not add up to 1, or a budget of so many digits that it cannot be divided exactly.

@@ -9,13 +9,13 @@ has to be stored.
 
 Backup. The secret lies in ``site.key`` in the state folder (``tasks.machine.site``), 32 random bytes, mode 0600.
 Back it up as you would a password: who holds it and a run id knows who was in which half. It is needed
-for one thing only, resuming a run that was cut short.
+for one purpose only, to resume a run that was cut short.
 
 Rotation. Delete ``site.key`` while no run is under way; the next run makes a new one. Unfinished runs can
 then not be resumed (their reservation holds a check value of the old key: void them); finished releases,
 the ledger and all later runs are unaffected.
 
-The owner's Ed25519 key: it signs grants and reviews, and only its public half is anybody else's business.
+The owner's Ed25519 key signs grants and reviews; only its public half leaves the owner.
 
 The private half is 32 random bytes in a file of mode 0600. Whoever runs studies should not be able to read it: keep
 it on another machine, or under another user, and name the file by ``CAUSALVEIL_OWNER_KEY``.
@@ -103,7 +103,7 @@ def run_key(run_id: str, secret: bytes | None = None) -> RunKey:
 def simulated_key(seed: int) -> RunKey:
     """Return the key of a ``--simulate`` run.
 
-    Anybody can make it again, so such a run is marked not for release.
+    It follows from the seed alone, so the run is marked not for release.
     """
     return RunKey(hashlib.sha256(_SIMULATED + str(seed).encode()).digest())
 
@@ -121,7 +121,7 @@ def admission_key(dataset: str) -> str:
 
 
 def passing_key() -> bytes:
-    """Return 16 random bytes for a hash that nobody needs again."""
+    """Return 16 random bytes for a hash that is not needed after this process."""
     return secrets.token_bytes(16)
 
 
@@ -173,13 +173,13 @@ def kept_secret(path: Path) -> bytes:
     Raises:
         CausalveilError: not a regular file, not 32 bytes, unreadable, or open to other users.
     """
-    found = _read(path)
-    if found is None:
+    secret = _read(path)
+    if secret is None:
         _create(path)
-        found = _read(path)
-    if found is None:
+        secret = _read(path)
+    if secret is None:
         raise CausalveilError(f"{path}: vanished while it was being read; is the secret being rotated?")
-    return _checked(found, str(path))
+    return _checked(secret, str(path))
 
 
 def _read(path: Path) -> bytes | None:
@@ -201,10 +201,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _create(path: Path) -> None:
-    """Put a fresh secret at ``path`` unless another process was faster.
-
-    A secret is never there in part.
-    """
+    """Put a fresh secret at ``path``, never in part, unless another process was faster."""
     with (
         in_own_words(lambda error: CausalveilError(f"{path}: cannot be created ({kind_of(error)})"), OSError),
         # The first process wins, and every other one reads its secret.

@@ -49,7 +49,7 @@ def discrete_laplace(count: int, rate: Fraction, random_bytes: RandomBytes) -> I
     on are drawn together: G = L + 2^K H with H geometric of ratio exp(-rate 2^K), independent of L.
 
     Args:
-        count: how many, >= 0.
+        count: number of draws, >= 0.
         rate: granularity / scale of the lattice, in [2^-44, 2^10].
         random_bytes: a source of uniform bytes.
 
@@ -126,8 +126,8 @@ def flip_bits(bits: ByteArray, keep: float, random_bytes: RandomBytes) -> ByteAr
     coin = dyadic(keep)
     for start in range(0, bits.size, CHUNK):
         part = bits[start : start + CHUNK]
-        kept = flip(coin, part.size, random_bytes).view(np.uint8)
-        result[start : start + CHUNK] = part ^ kept ^ np.uint8(1)
+        unchanged = flip(coin, part.size, random_bytes).view(np.uint8)
+        result[start : start + CHUNK] = part ^ unchanged ^ np.uint8(1)
     return result
 
 
@@ -178,14 +178,14 @@ def flip(coin: Digits, count: int, random_bytes: RandomBytes) -> BoolArray:
     return heads
 
 
-def _read_on(coin: Digits, known: int, count: int, random_bytes: RandomBytes) -> BoolArray:
-    """Flips whose first ``known`` digits equal the coin's: compare the next 64, and so on."""
-    words = np.frombuffer(random_bytes(8 * count), dtype=np.uint64)
-    following = np.uint64(coin(known + 64) & ((1 << 64) - 1))
-    heads = words < following
-    undecided = np.flatnonzero(words == following)
+def _read_on(coin: Digits, position: int, count: int, random_bytes: RandomBytes) -> BoolArray:
+    """Flips whose first ``position`` digits equal the coin's: compare the next 64, and so on."""
+    drawn_digits = np.frombuffer(random_bytes(8 * count), dtype=np.uint64)
+    coin_digits = np.uint64(coin(position + 64) & ((1 << 64) - 1))
+    heads = drawn_digits < coin_digits
+    undecided = np.flatnonzero(drawn_digits == coin_digits)
     if undecided.size:
-        heads[undecided] = _read_on(coin, known + 64, undecided.size, random_bytes)
+        heads[undecided] = _read_on(coin, position + 64, undecided.size, random_bytes)
     return heads
 
 

@@ -1,4 +1,4 @@
-"""Draw by frozen mechanisms: what each draws stands beside what it costs.
+"""Mechanisms: the noise that each draws stands beside its privacy cost.
 
 A mechanism is a sensitivity and a cost; together they fix the noise. ``charge`` declares a draw from the study
 alone, before a row is read; ``release`` makes it through a budget. Every scale is calibrated to the safe side and
@@ -76,7 +76,7 @@ class Sensitivity:
     formula: str
 
     def __post_init__(self) -> None:
-        """Refuse what would calibrate to no noise at all."""
+        """Refuse a value for which the noise would be 0 or undefined."""
         if self.value is not None and not (math.isfinite(self.value) and self.value > 0):
             raise CausalveilError("a sensitivity must be finite and above 0")
 
@@ -87,7 +87,7 @@ BIT = Sensitivity(value=1.0, norm=Norm.bit, formula="1 bit")
 class Budget(Protocol):
     """The only access to noise.
 
-    A charge is committed together with what was drawn, once (``budget.FlowBudget``).
+    A charge is committed once, together with the drawn value (``budget.FlowBudget``).
     """
 
     def spend(self, charge: Charge, draw: Callable[[NoiseSource], FloatArray]) -> FloatArray:
@@ -296,7 +296,7 @@ class Gaussian(GaussianNoise):
 
     @property
     def mu(self) -> Decimal:
-        """As the cost says."""
+        """The mu of the cost."""
         return self.cost.mu
 
 

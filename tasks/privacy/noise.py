@@ -1,4 +1,4 @@
-"""Draw noise, and say how much of it a cost asks for.
+"""Draw noise, and compute the scale of noise that a privacy cost needs.
 
 A real release draws from the operating system and is safe in floating point.
 
@@ -8,7 +8,7 @@ rounding). What OpenDP does not have, L2-Laplace noise and record-level arrays b
 
 Mechanisms reach a source through a budget and in no other way.
 
-Each function of how much noise a cost asks for returns a float that is certainly large enough for its theorem.
+Each function that returns a scale rounds it up, so that the theorem certainly holds.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ import os
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from mpmath.ctx_mp import MPContext
 
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.privacy import lattice
-from causalveil.tasks.privacy.gaussian import WIDENING, unit_sigma
+from causalveil.tasks.privacy.gaussian import WIDENING, exact_arithmetic, unit_sigma
 
 SMALLEST_SCALE, LARGEST_SCALE = 1e-200, 1e200
 LARGEST_VALUE = 1e300
@@ -110,7 +108,7 @@ class SecureNoise:
 class SeededNoise:
     """Noise of numpy's generator from a seed, for ``--simulate`` and tests.
 
-    Noise that can be made again hides nothing.
+    It protects no data: whoever has the seed can draw it again.
     """
 
     def __init__(self, seed: int) -> None:
@@ -150,7 +148,7 @@ class SeededNoise:
 
 
 def check_input(value: FloatArray, scale: float) -> None:
-    """Refuse what no sampler may see: OpenDP reads NaN as 0 and infinity as 1.8e308.
+    """Refuse input that samplers misread: OpenDP takes NaN for 0 and infinity for 1.8e308.
 
     Raises:
         CausalveilError: not a non-empty vector of finite numbers below 1e300, or the scale is out of range.
@@ -171,22 +169,16 @@ def opendp_laplace_loss(scale: float, sensitivity: float) -> float:
     return float(_opendp_measurement("laplace", 1, scale).map(sensitivity))
 
 
-@lru_cache(maxsize=1)
-def _opendp() -> Any:
-    """The four modules that are needed: ``opendp.prelude`` takes 2 s to import, these 0.3 s."""
+@lru_cache(maxsize=64)
+def _opendp_measurement(kind: Literal["laplace", "gaussian"], size: int, scale: float) -> Any:
+    # ``opendp.prelude`` takes 2 s to import, these four modules 0.3 s.
     from opendp import domains, measurements, metrics, mod
 
     mod.enable_features("contrib")
-    return SimpleNamespace(domains=domains, measurements=measurements, metrics=metrics)
-
-
-@lru_cache(maxsize=64)
-def _opendp_measurement(kind: Literal["laplace", "gaussian"], size: int, scale: float) -> Any:
-    dp = _opendp()
-    domain = dp.domains.vector_domain(dp.domains.atom_domain(T=float, nan=False), size=size)
+    domain = domains.vector_domain(domains.atom_domain(T=float, nan=False), size=size)
     if kind == "laplace":
-        return dp.measurements.make_laplace(domain, dp.metrics.l1_distance(T=float), scale=scale, k=FINEST)
-    return dp.measurements.make_gaussian(domain, dp.metrics.l2_distance(T=float), scale=scale, k=FINEST)
+        return measurements.make_laplace(domain, metrics.l1_distance(T=float), scale=scale, k=FINEST)
+    return measurements.make_gaussian(domain, metrics.l2_distance(T=float), scale=scale, k=FINEST)
 
 
 LATTICE_EPSILON = (1e-6, 1e3)
@@ -252,8 +244,7 @@ def lattice_scale(sensitivity: float, epsilon: float) -> float:
 @lru_cache(maxsize=256)
 def keep_probability(epsilon: float) -> float:
     """Return the largest float p with p/(1 - p) <= exp(epsilon), and below 1."""
-    mp = MPContext()
-    mp.prec = 400
+    mp = exact_arithmetic()
     odds = mp.exp(mp.mpf(epsilon))
     keep = min(float(odds / (1 + odds)), math.nextafter(1.0, 0.0))
     while mp.mpf(keep) > odds * (1 - mp.mpf(keep)):

@@ -3,7 +3,7 @@
 - ``accounts``: Follow the accounts that result from the ledger's entries, and the use of each.
 - ``entry``: Encode and log entries of the ledger, and read grants and reviews that owners signed.
 - ``ledger``: Grant, reserve, release and void privacy budget across runs.
-- ``outlook``: Tell what is left of accounts, when a schedule runs dry, and what an owner's desk shows.
+- ``outlook``: Compute the rest of accounts, the date when a schedule exhausts it, and an owner's desk.
 - ``reader_side``: Read a ledger and write to it on verified entries.
 - ``rules``: Rules by which the ledger refuses a reservation, a draw or a reason.
 - ``soundness``: Check that a ledger is what was written: chain, database, and memory of this machine.

@@ -1,29 +1,24 @@
 """Follow the accounts that result from the ledger's entries, and the use of each.
 
-Use of an account and the rest of its cap, in the accounting that its owner chose.
-``basic`` adds epsilons and deltas. ``concentrated`` adds rho, and the deltas of tests: the cap (epsilon, delta) then
-means the largest rho that implies epsilon at what tests leave of delta (``tasks/privacy/concentrated.py``). As long as
-nothing with a delta was asked, epsilons may be added up instead: what either allows is admitted
-(``docs/proofs/accounting.md``, section 5). A cap without delta is always basic. Use is kept in both measures, exactly,
-so that an account is read off its draws alone.
+An owner chooses the accounting of a cap. ``basic`` adds epsilons and deltas. ``concentrated`` adds rho, and the deltas
+of tests: the cap (epsilon, delta) then means the largest rho that implies epsilon at the delta that tests leave
+(``tasks/privacy/concentrated.py``). As long as no run had a delta, epsilons may be added up instead: a request that
+either measure allows is admitted (``docs/proofs/accounting.md``, section 5). A cap without delta is always basic. Use
+is kept in both measures, exactly, so that an account follows from its draws alone.
 
-The accounts that follow from the ledger's entries.
-One derivation, for reserving, for showing and for verifying.
-
-A ``Book`` reads entries in order and refuses the first that breaks a rule, so an account is never computed
-from entries that could not have been written by the protocol.
+Accounts are derived here once, for reserving, for showing and for verifying. A ``Book`` reads entries in order and
+refuses the first that breaks a rule, so an account is never computed from entries that the protocol cannot write.
 """
 
 from __future__ import annotations
 
 import marshal
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property, lru_cache, reduce
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -46,8 +41,8 @@ from causalveil.tasks.privacy.ledger.entry import (
     unread,
 )
 
-# Levels nest: whoever may change an outcome only, or a training unit's row only, may do so at level sample as well. So
-# what a run spends at its level it also spends of these accounts.
+# Levels nest: neighbours that differ in an outcome only, or in a training unit's row only, are neighbours at level
+# sample as well. So the cost of a run at its level is also charged to these accounts.
 TOUCHES = {
     Level.sample: (Level.sample, Level.label, Level.training_units),
     Level.label: (Level.label,),
@@ -58,49 +53,30 @@ WHOLE = "all"
 MOST_FITS = 10**9
 
 
-@dataclass(frozen=True)
-class Use:
-    """Exact sums over runs: ``epsilon`` and ``delta`` of their totals.
-
-    ``rho``, and ``tested``, the deltas of tests.
-    """
+class Use(NamedTuple):
+    """Exact sums over runs: epsilon and delta of their totals, rho, and the deltas of tests."""
 
     epsilon: Decimal = Decimal(0)
     delta: Decimal = Decimal(0)
     rho: Decimal = Decimal(0)
     tested: Decimal = Decimal(0)
 
-    def plus(self, other: Use) -> Use:
+    def plus(self, use: Use) -> Use:
         """Return the exact sum."""
-        return Use(
-            EXACT.add(self.epsilon, other.epsilon),
-            EXACT.add(self.delta, other.delta),
-            EXACT.add(self.rho, other.rho),
-            EXACT.add(self.tested, other.tested),
-        )
+        return Use(*map(EXACT.add, self, use))
 
-    def minus(self, other: Use) -> Use:
+    def minus(self, use: Use) -> Use:
         """Return the exact difference, not below zero."""
-
-        def less(left: Decimal, right: Decimal) -> Decimal:
-            return max(subtract(left, right), Decimal(0))
-
-        return Use(
-            less(self.epsilon, other.epsilon),
-            less(self.delta, other.delta),
-            less(self.rho, other.rho),
-            less(self.tested, other.tested),
-        )
+        return Use(*(max(subtract(left, right), Decimal(0)) for left, right in zip(self, use, strict=True)))
 
 
 def use_of(charges: Iterable[Charge], cost: PrivacyCost | Sum) -> Use:
     """Return the use of a run that keeps ``cost`` by these charges."""
-    together = _together(tuple(charges))
-    return Use(cost.epsilon, cost.delta, together.rho, together.delta)
+    return Use(cost.epsilon, cost.delta, *_concentrated(tuple(charges)))
 
 
-# Runs of one study have the same charges: what they add up to is computed once.
-_together = lru_cache(maxsize=1024)(concentrate)
+# Runs of one study have the same charges: their sum is computed once.
+_concentrated = lru_cache(maxsize=1024)(concentrate)
 _total = lru_cache(maxsize=1024)(accountant.total)
 
 
@@ -113,11 +89,11 @@ class Cap:
 
     @property
     def concentrated(self) -> bool:
-        """True if rho is what counts; without a delta there is none."""
+        """True if the cap limits rho, which it can with a delta only."""
         return self.accounting is Accounting.concentrated and self.cost.delta > 0
 
     def rho(self, use: Use) -> Decimal:
-        """Return the largest rho that the cap allows, at what tests of ``use`` leave of its delta."""
+        """Return the largest rho that the cap allows at the delta that tests of ``use`` leave."""
         left = subtract(self.cost.delta, use.tested)
         return rho_of_cap(self.cost.epsilon, left) if left > 0 else Decimal(0)
 
@@ -144,11 +120,11 @@ class Cap:
             ("rho", before.rho, request.rho, self.rho(after)),
         )
         short = _short_of(rho)
-        # Where nothing has a delta the sum of epsilons is what it is nearest to.
+        # Where no run has a delta, the sum of epsilons is the cap's nearer limit.
         return short and ((_short_of(sums) if after.delta == 0 else None) or short)
 
     def keeps_pure(self, use: Use) -> bool:
-        """Check whether nothing has a delta and the sum of epsilons is within a concentrated cap.
+        """Check whether no run has a delta and the sum of epsilons is within a concentrated cap.
 
         If so, rho need not be within it.
         """
@@ -162,17 +138,15 @@ class Cap:
         return f"; without delta, one draw of Laplace noise of epsilon {amount_text(largest)} fits" if largest else ""
 
     def epsilon(self, use: Use) -> Decimal:
-        """Return what was used as epsilon at the cap's delta, after what tests spent of that.
+        """Return the use as epsilon, at the cap's delta less the deltas of tests.
 
         In basic accounting it is the sum of epsilons.
         """
         if not self.concentrated:
             return use.epsilon
         left = subtract(self.cost.delta, use.tested)
-        added = use.epsilon if use.delta == 0 else self.cost.epsilon
-        return (
-            min(added, self.cost.epsilon) if left <= 0 else min(added, epsilon_of_rho(use.rho, left), self.cost.epsilon)
-        )
+        added = min(use.epsilon, self.cost.epsilon) if use.delta == 0 else self.cost.epsilon
+        return added if left <= 0 else min(added, epsilon_of_rho(use.rho, left))
 
     def sums(self, use: Use) -> Sum:
         """Use as epsilon and delta for people; only in basic accounting do these add up."""
@@ -186,7 +160,7 @@ class Cap:
         )
 
     def share_left(self, use: Use) -> float:
-        """Return the share of the cap that is left, of rho or the scarcer of epsilon and delta."""
+        """Return the share of the cap that is left: of its scarcest amount."""
         if self.concentrated:
             pairs = [(use.rho, self.rho(use)), (use.tested, self.cost.delta)]
         else:
@@ -198,8 +172,7 @@ class Cap:
         """Return how many runs like ``request`` fit after ``before``; at most a billion."""
 
         def count_fits(count: int) -> bool:
-            many = Use(request.epsilon * count, request.delta * count, request.rho * count, request.tested * count)
-            return self._short(before, many) is None
+            return self._short(before, Use(*(amount * count for amount in request))) is None
 
         if not count_fits(1):
             return 0
@@ -232,32 +205,22 @@ class Cap:
 def _short_of(amounts: Iterable[tuple[str, Decimal, Decimal, Decimal]]) -> str | None:
     """The first amount that is exceeded, in words.
 
-    Also one of which nothing is asked, since what tests take of delta lowers the rho that was allowed before.
+    An amount of 0 may be too, since the deltas of tests lower the rho that was allowed before.
     """
-    for what, used, asked, cap in amounts:
-        if add(used, asked) > cap:
+    for name, used, requested, cap in amounts:
+        if add(used, requested) > cap:
             return (
-                f"{what} spent or reserved {amount_text(used)}, requested {amount_text(asked)}, remaining "
+                f"{name} spent or reserved {amount_text(used)}, requested {amount_text(requested)}, remaining "
                 f"{amount_text(max(subtract(cap, used), Decimal(0)))} of {amount_text(cap)}"
             )
     return None
-
-
-def share_of_request(cap: Cap, before: Use, request: Use) -> float:
-    """Return the share of what is left that a request would take.
-
-    It is infinite where nothing is left. For ``plan``.
-    """
-    fits = cap.share_left(before)
-    after = cap.share_left(before.plus(request))
-    return math.inf if fits <= 0 else (fits - after) / fits
 
 
 Model = TypeVar("Model", bound=BaseModel)
 Caps = dict[Level, PrivacyCost]
 _CAPS: TypeAdapter[Caps] = TypeAdapter(Caps)
 _NOTHING = PrivacyCost(epsilon=Decimal(0), delta=Decimal(0))
-# Where every run counts once, whatever blocks it charged: no block has an empty name.
+# The key of sums in which each run counts once, whatever blocks it charged: no block has an empty name.
 _EVERY = ""
 
 
@@ -283,7 +246,7 @@ class RunRecord:
 
     @property
     def ended(self) -> bool:
-        """Return whether no entry of the run may follow."""
+        """True if no entry of the run may follow."""
         return self.state not in ("reserved", "held")
 
     @property
@@ -295,8 +258,8 @@ class RunRecord:
     def spent(self) -> Sum:
         """Composed cost of the charges that were released.
 
-        A part of the charges may have more digits than an amount may have; the reservation's total, which is
-        never less, then stands for it.
+        The sum of a part of the charges may have more digits than an amount may have; the reservation's total, which
+        is never less, then takes its place.
         """
         try:
             return as_sum(_total(tuple(charge for charge, _ in self.charges), self.reservation.cost))
@@ -310,19 +273,14 @@ class RunRecord:
 
     @cached_property
     def used(self) -> Use:
-        """Use that counts against the caps: the whole reservation, or once voided what was released."""
+        """Use that counts against caps: the whole reservation, or once voided its draws."""
         return self.drawn_use if self.voided else use_of(self.reservation.charges, self.reservation.cost)
 
     @property
     def undrawn(self) -> tuple[str, ...]:
         """Names of the declared charges that are not committed, in the order of their declaration."""
-        drawn = {charge.name for charge, _ in self.charges}
-        return tuple(charge.name for charge in self.reservation.charges if charge.name not in drawn)
-
-    @property
-    def last_hash(self) -> str:
-        """Hash of the run's last charge, or of its reservation if it has none."""
-        return self.last_entry.hash
+        released = {charge.name for charge, _ in self.charges}
+        return tuple(charge.name for charge in self.reservation.charges if charge.name not in released)
 
     @property
     def last_entry(self) -> Entry:
@@ -332,16 +290,15 @@ class RunRecord:
     @property
     def entries(self) -> tuple[Entry, ...]:
         """All entries of the run, in order."""
-        later = (self.document, self.verdict, self.voided)
-        found = (self.reserved, *(entry for _, entry in self.charges), *(entry for entry in later if entry is not None))
-        return tuple(sorted(found, key=lambda entry: entry.seq))
+        entries = (self.reserved, *(entry for _, entry in self.charges), self.document, self.verdict, self.voided)
+        return tuple(sorted((entry for entry in entries if entry is not None), key=lambda entry: entry.seq))
 
-    def drawn(self, name: str) -> Entry | None:
+    def entry_of_charge(self, name: str) -> Entry | None:
         """Return the entry of the charge of that name, if it was released."""
         return next((entry for charge, entry in self.charges if charge.name == name), None)
 
     def after(self, entry: Entry) -> RunRecord:
-        """Return the run once its next entry is taken in.
+        """Return the run with its next entry.
 
         Raises:
             LedgerError: the entry may not follow.
@@ -357,10 +314,10 @@ class RunRecord:
         if entry.kind == "release" and entry.name == DOCUMENT:
             return replace(self, document=entry)
         charge = _charge_of(entry.document.get("charge"), entry)
-        declared = next((one for one in self.reservation.charges if one.name == entry.name), None)
+        declared = next((planned for planned in self.reservation.charges if planned.name == entry.name), None)
         if declared is not charge and declared != charge:
             raise broken(entry, "its charge was not declared by its run's reservation")
-        if self.drawn(charge.name):
+        if self.entry_of_charge(charge.name):
             raise broken(entry, "its charge was released before")
         return RunRecord(self.reservation, self.reserved, (*self.charges, (charge, entry)))
 
@@ -369,7 +326,7 @@ def run_of(entries: Iterable[Entry]) -> RunRecord | None:
     """Return one run, from its own entries in order; None if there are none.
 
     Raises:
-        LedgerError: they are not what the protocol writes.
+        LedgerError: the protocol does not write such entries.
     """
     run: RunRecord | None = None
     for entry in entries:
@@ -385,8 +342,8 @@ def run_of(entries: Iterable[Entry]) -> RunRecord | None:
 class Book:
     """Entries of one ledger, or all of one dataset's, read in order.
 
-    ``runs`` are those that may still have entries; of a run that ended its state is kept, and what it used, so a book
-    of a long ledger is small. ``undrawn`` names charges that a finished run declared and never drew.
+    ``runs`` are those that may still have entries; of a run that ended, its state and its use are kept, so a book of a
+    long ledger is small. ``undrawn`` names charges that a finished run declared and never drew.
     """
 
     def __init__(self, identity: str, entries: Iterable[Entry] = ()) -> None:
@@ -413,7 +370,7 @@ class Book:
         return len(self.runs) + len(self._ended)
 
     def add(self, entry: Entry) -> RunRecord | None:
-        """Take in the next entry; return the run that it belongs to, as it is then.
+        """Take in the next entry; return the run that it belongs to, with this entry.
 
         Raises:
             LedgerError: the entry breaks a rule; names its number.
@@ -447,7 +404,7 @@ class Book:
         run = before.after(entry)
         if entry.kind in ("approve", "reject"):
             check_verdict(run.document, entry, self.identity, self.grants[entry.dataset].owner_key)
-        # Only a void frees anything: until then the whole reservation is used.
+        # Only a void frees budget: until then the whole reservation is used.
         if entry.kind == "void":
             self._move(run.reservation, before.used, run.used)
         if entry.name == DOCUMENT and run.undrawn:
@@ -463,9 +420,9 @@ class Book:
         return any((dataset, level, _EVERY) in self._used for level in Level)
 
     def used(self, dataset: str, level: Level, block: str | None) -> Use:
-        """Return what runs hold or spent of a block's account at a level.
+        """Return the use of a block's account at a level, reserved or spent.
 
-        Runs on the whole dataset are among them; None is the block that no run named yet.
+        It includes runs on the whole dataset; None is any block that no run named yet.
         """
         if block == WHOLE:
             return self._used.get((dataset, level, _EVERY), Use())
@@ -473,7 +430,7 @@ class Book:
         return whole if block is None else whole.plus(self._used.get((dataset, level, block), Use()))
 
     def caps_for(self, request: Reservation, caps: Caps) -> dict[Level, Cap]:
-        """Return the caps that a request is held to: of its level, and of those it touches beside."""
+        """Return the caps that a request is held to: of all levels that it touches."""
         held = self.caps_of(request.dataset, caps)
         return {level: held[level] for level in TOUCHES[request.level] if level in held}
 
@@ -481,21 +438,21 @@ class Book:
         """Return caps in the accounting that the owner granted; by default those of the grant."""
         grant = self.grants.get(dataset)
         accounting = Accounting.basic if grant is None else grant.accounting
-        named = self.caps.get(dataset, {}) if caps is None else caps
-        return {level: Cap(cap, accounting) for level, cap in named.items()}
+        costs = self.caps.get(dataset, {}) if caps is None else caps
+        return {level: Cap(cost, accounting) for level, cost in costs.items()}
 
     def excess(self, request: Reservation, caps: Mapping[Level, Cap]) -> str | None:
         """Say in which account and why a request does not fit; None if it fits."""
-        asked = use_of(request.charges, request.cost)
+        use = use_of(request.charges, request.cost)
         for level, cap in caps.items():
             for block in request.blocks:
-                why = cap.excess(self.used(request.dataset, level, block), asked)
-                if why is not None:
-                    return f"level {level}, block '{block}': {why}"
+                excess = cap.excess(self.used(request.dataset, level, block), use)
+                if excess is not None:
+                    return f"level {level}, block '{block}': {excess}"
         return None
 
     def sums(self) -> Iterable[tuple[tuple[str, Level, str], Use]]:
-        """Return what is used, by dataset, level and block; under no block, every run once."""
+        """Return uses by dataset, level and block; under the empty block, each run once."""
         return self._used.items()
 
     def set_sums(self, used: dict[tuple[str, Level, str], Use]) -> None:
@@ -504,7 +461,7 @@ class Book:
 
     def _reserve(self, entry: Entry) -> RunRecord:
         reservation = reservation_of(entry)
-        caps, grant, granted = entry_caps(entry), self.grants.get(entry.dataset), self.caps.get(entry.dataset, {})
+        caps, grant, granted = grant_caps(entry), self.grants.get(entry.dataset), self.caps.get(entry.dataset, {})
         if grant is not None and grant.data_class is not None and grant.digest != reservation.policy_digest:
             raise broken(entry, "its contract is not the one that was granted")
         if grant is not None and grant.review and not reservation.review:
@@ -541,25 +498,25 @@ class Listing:
     """Runs of one dataset as its account lists them, read entry by entry.
 
     Attributes:
-        asked: how many runs asked for each level and blocks.
+        requests: number of runs by level and blocks.
         runs: the runs listed, oldest first; None where a run goes on.
-        undrawn: what ended runs used and did not draw.
+        undrawn: uses of ended runs beyond their draws.
         document: the newest release that names its ledger.
     """
 
-    asked: Counter[tuple[Level, tuple[str, ...]]] = field(default_factory=Counter)
+    requests: Counter[tuple[Level, tuple[str, ...]]] = field(default_factory=Counter)
     runs: dict[str, RunAccount | None] = field(default_factory=dict)
     undrawn: dict[str, tuple[Reservation, Use]] = field(default_factory=dict)
     document: Entry | None = None
 
     def take(self, entry: Entry, run: RunRecord | None) -> None:
-        """Take in the next entry of the dataset, with what :meth:`Book.add` returned of it."""
+        """Take in the next entry of the dataset, with the run that :meth:`Book.add` returned."""
         if run is None:
             return
         if entry.kind == "reserve":
-            self.asked[run.reservation.level, run.reservation.blocks] += 1
+            self.requests[run.reservation.level, run.reservation.blocks] += 1
             self.runs[entry.run_id] = None
-        # As JSON in JSON; ranges that were found name no ledger.
+        # As JSON in JSON; releases of ranges name no ledger.
         if entry.name == DOCUMENT and '\\"ledger\\"' in entry.body:
             self.document = entry
         if run.ended:
@@ -572,14 +529,15 @@ class Listing:
 def account_of(book: Book, dataset: str, contract: Contract | None, listing: Listing, *, older: int = 0) -> Account:
     """Return a dataset's account under the caps in force.
 
-    What is reserved and not spent is of the runs under way, which the book has, and of the few that ended undrawn.
+    Budget that is reserved and not spent is of the runs under way, which the book has, and of the few that ended before
+    they drew all.
 
     Args:
-        book: of all entries of the dataset at least, or what they add up to.
-        dataset: whose account.
-        contract: whose caps bind as well.
+        book: of all entries of the dataset at least, or with their sums.
+        dataset: its name.
+        contract: its caps bind as well.
         listing: of its runs.
-        older: how many runs are not in the listing.
+        older: number of runs that are not in the listing.
     """
     under_way = [run for run in book.runs.values() if run.reservation.dataset == dataset]
     waiting = [(run.reservation, run.used.minus(run.drawn_use)) for run in under_way]
@@ -587,72 +545,68 @@ def account_of(book: Book, dataset: str, contract: Contract | None, listing: Lis
     caps = caps_in_force(book.caps.get(dataset, {}), contract)
     grant = book.grants.get(dataset)
     accounting = Accounting.basic if grant is None else grant.accounting
-    # The level of a run, and those that it touches beside it as far as they have caps.
+    # The level of a run, and further levels that it touches if they have caps.
     accounts = {
         (level, block)
-        for own, some in listing.asked
-        for block in some
-        for level in TOUCHES[own]
-        if level is own or level in caps
+        for run_level, run_blocks in listing.requests
+        for block in run_blocks
+        for level in TOUCHES[run_level]
+        if level is run_level or level in caps
     }
 
-    def of_block(level: Level, block: str) -> BlockAccount:
-        used = book.used(dataset, level, block)
+    def block_account(level: Level, block: str) -> BlockAccount:
+        cap, used = Cap(caps.get(level, _NOTHING), accounting), book.used(dataset, level, block)
         held = [use for request, use in waiting if meets(request.level, request.blocks, level, block)]
-        runs = sum(number for (own, some), number in listing.asked.items() if meets(own, some, level, block))
         spent = used.minus(reduce(Use.plus, held, Use()))
-        return _block_account(used, spent, runs, level, block, Cap(caps.get(level, _NOTHING), accounting))
+        sums, granted = cap.sums(used), as_sum(cap.cost)
+        return BlockAccount(
+            level=level,
+            block=block,
+            granted=granted,
+            spent=cap.sums(spent),
+            reserved=sums.minus(cap.sums(spent)),
+            remaining=granted.minus(sums),
+            runs=sum(number for request, number in listing.requests.items() if meets(*request, level, block)),
+            accounting=Accounting.concentrated if cap.concentrated else Accounting.basic,
+            rho=cap.rho_account(used, spent),
+            share_left=cap.share_left(used),
+        )
 
-    blocks = [
-        (level, block) for level in Level for block in natural_order(block for own, block in accounts if own is level)
-    ]
-    runs = (shown or _run_account(book.runs[name]) for name, shown in listing.runs.items())
+    runs = (listed or _run_account(book.runs[name]) for name, listed in listing.runs.items())
     return Account(
         dataset=dataset,
         ledger=book.identity,
         caps=caps,
         accounting=accounting,
-        blocks=tuple(of_block(level, block) for level, block in blocks),
+        blocks=tuple(
+            block_account(level, block)
+            for level in Level
+            for block in natural_order(block for account_level, block in accounts if account_level is level)
+        ),
         runs=tuple(runs),
         older_runs=older,
         anchored=_anchored(listing.document),
     )
 
 
-def meets(own: Level, blocks: Sequence[str], level: Level, block: str | None) -> bool:
-    """Check whether a run of a level on some blocks is charged to an account.
+def meets(run_level: Level, blocks: Sequence[str], level: Level, block: str | None) -> bool:
+    """Check whether a run on ``blocks`` is charged to the account of a level and a block.
 
-    A run on the whole dataset is charged to every block, any run to the account of the whole. None is the block that
+    A run on the whole dataset is charged to every block, any run to the account of the whole. None is any block that
     no run named yet.
     """
-    return level in TOUCHES[own] and (block == WHOLE or block in blocks or WHOLE in blocks)
+    return level in TOUCHES[run_level] and (block == WHOLE or block in blocks or WHOLE in blocks)
 
 
 def _anchored(document: Entry | None) -> bool | None:
-    """Return what a release says of the file beside its rows; None if it says nothing."""
+    """Return whether a release's ledger was anchored in a file beside the rows; None if it does not state that."""
     ledger = None if document is None else parse_json(document_text(document)).get("ledger")
-    said = None if ledger is None else ledger.get("anchored")
-    return said if isinstance(said, bool) else None
+    anchored = None if ledger is None else ledger.get("anchored")
+    return anchored if isinstance(anchored, bool) else None
 
 
 def _run_account(run: RunRecord) -> RunAccount:
     return RunAccount.taken_from(run.reservation, state=run.state, cost=run.cost, spent=run.spent)
-
-
-def _block_account(used: Use, spent: Use, runs: int, level: Level, block: str, cap: Cap) -> BlockAccount:
-    sums, granted = cap.sums(used), as_sum(cap.cost)
-    return BlockAccount(
-        level=level,
-        block=block,
-        granted=granted,
-        spent=cap.sums(spent),
-        reserved=sums.minus(cap.sums(spent)),
-        remaining=granted.minus(sums),
-        runs=runs,
-        accounting=Accounting.concentrated if cap.concentrated else Accounting.basic,
-        rho=cap.rho_account(used, spent),
-        share_left=cap.share_left(used),
-    )
 
 
 def caps_in_force(granted: Caps, contract: Contract | None) -> Caps:
@@ -691,22 +645,15 @@ def within(used: Sum, cap: PrivacyCost) -> bool:
 
 
 def grant_caps(entry: Entry) -> Caps:
-    """Return the caps of a grant."""
+    """Return the caps in the entry of a grant, or of a reservation that was held to them.
+
+    Raises:
+        LedgerError: the entry names none, as in versions that kept the accounts of levels apart.
+    """
     try:
         return _CAPS.validate_python(entry.document.get("caps"))
     except ValidationError:
         raise unread(entry) from None
-
-
-def entry_caps(entry: Entry) -> Caps:
-    """Return the caps that a reservation was held to when it was made.
-
-    Raises:
-        LedgerError: the entry names none, as of versions that kept the accounts of levels apart.
-    """
-    if "caps" not in entry.document:
-        raise unread(entry)
-    return grant_caps(entry)
 
 
 def manifest_of(entry: Entry) -> str:
@@ -719,34 +666,34 @@ def manifest_of(entry: Entry) -> str:
 
 def reservation_of(entry: Entry) -> Reservation:
     """Return the reservation in a reserve entry."""
-    said = entry.document.get("reservation")
-    if isinstance(said, dict) and isinstance(said.get("charges"), list):
-        said = {**said, "charges": [_charge_of(one, entry) for one in said["charges"]]}
-    return parsed(Reservation, said, entry)
+    document = entry.document.get("reservation")
+    if isinstance(document, dict) and isinstance(document.get("charges"), list):
+        document = {**document, "charges": [_charge_of(charge, entry) for charge in document["charges"]]}
+    return parsed(Reservation, document, entry)
 
 
-def _charge_of(said: Any, entry: Entry) -> Charge:
-    """Return a charge in an entry's body: one object for equal ones, which a year of runs has."""
+def _charge_of(document: Any, entry: Entry) -> Charge:
+    """Return a charge in an entry's body: the same object for equal charges, of which a year of runs has many."""
     try:
-        return _validated_charge(marshal.dumps(said, 2))
+        return _validated_charge(marshal.dumps(document, 2))
     except ValueError:
         raise unread(entry) from None
 
 
 @lru_cache(maxsize=4096)
-def _validated_charge(said: bytes) -> Charge:
-    return Charge.model_validate(marshal.loads(said))
+def _validated_charge(document: bytes) -> Charge:
+    return Charge.model_validate(marshal.loads(document))
 
 
-def asked_of(entry: Entry) -> tuple[Level, tuple[str, ...]]:
+def request_of(entry: Entry) -> tuple[Level, tuple[str, ...]]:
     """Return level and blocks of a reservation, without the rest of it.
 
     Raises:
-        LedgerError: the body is not what the program writes.
+        LedgerError: the program does not write such a body.
     """
     try:
-        said = entry.document["reservation"]
-        return Level(said["level"]), tuple(map(str, said["blocks"]))
+        document = entry.document["reservation"]
+        return Level(document["level"]), tuple(map(str, document["blocks"]))
     except (KeyError, TypeError, ValueError):
         raise unread(entry) from None
 
@@ -755,7 +702,7 @@ def parsed(model: type[Model], document: Any, entry: Entry) -> Model:
     """Return a model out of an entry's body.
 
     Raises:
-        LedgerError: the body is not what the program writes.
+        LedgerError: the program does not write such a body.
     """
     try:
         return model.model_validate(document)

@@ -3,10 +3,10 @@
 An event is one JSON line in the logs, after its commit. The ledger is the record; the lines are for people and log
 collectors. They carry amounts and hashes, never a released value: a line that is lost with a crash loses nothing.
 
-A grant says what an owner allowed, and its signature that it was the owner. For sensitive data the owner signs each
-grant. The ledger pins the owner's key at the dataset's first signed grant; from then on a grant counts only under that
-key, also one that pins the next key. A grant's number is signed too, so that an old grant cannot be written again after
-a lower one.
+A grant states the caps that an owner allowed, and its signature proves that it was the owner. For sensitive data the
+owner signs each grant. The ledger pins the owner's key at the dataset's first signed grant; from then on a grant counts
+only under that key, also one that pins the next key. A grant's number is signed too, so that an old grant cannot be
+written again after a lower one.
 
 Where runs are reviewed, the ledger holds a release until the owner lets it go. A verdict is a signed entry on one
 document: ledger, run and the hash of the document's entry are under the signature, so a verdict on another run, or on
@@ -33,10 +33,10 @@ from causalveil.schemas.ledger import Reservation, Sum
 from causalveil.schemas.privacy import Accounting, Charge, PrivacyCost, amount_text
 from causalveil.tasks.privacy.keys import OwnerKey, is_signed
 
-# The key of a body under which it says who wrote the entry, and what it says there.
+# The key of a body under which it names the entry's author, and the fields there.
 BY = "by"
-SAID_BY = ("actor", "host", "purpose", "version")
-# What the first entry has in place of a previous hash.
+AUTHOR_FIELDS = ("actor", "host", "purpose", "version")
+# The previous hash of the first entry.
 NO_HASH = "0" * 64
 
 
@@ -101,7 +101,7 @@ class Entry:
         return document
 
 
-# The body of the entry at hand, which several questions are asked of.
+# Several readers in turn ask for the body of the same entry.
 _loaded = lru_cache(maxsize=4)(json.loads)
 
 
@@ -115,8 +115,8 @@ def unread(entry: Entry) -> LedgerError:
 
     Its hash is right: nothing is damaged.
     """
-    said = (entry.document.get(BY) or {}).get("version")
-    writer = "an earlier version" if said is None else f"causalveil {said}"
+    version = (entry.document.get(BY) or {}).get("version")
+    writer = "an earlier version" if version is None else f"causalveil {version}"
     return LedgerError(
         f"ledger entry {entry.seq} was written by {writer} in a form that this version, {own_version()}, does not "
         "read: use the version that wrote it, or keep that ledger with its releases and begin a new one with caps "
@@ -164,10 +164,10 @@ class Grant:
 
 
 def grant_after(before: Grant | None, entry: Entry, identity: str) -> Grant:
-    """Return the grant in force once a grant's entry is taken in.
+    """Return the grant in force after a grant's entry.
 
     Raises:
-        LedgerError: the entry is not what an owner granted; names its number.
+        LedgerError: no owner granted this; names the entry's number.
     """
     body = entry.document
     if body.get("number") is None:
@@ -249,12 +249,9 @@ def granted(grant: Grant | None, contract: Contract) -> Grant:
 
 
 def _grant_message(identity: str, dataset: str, body: dict[str, Any]) -> bytes:
-    """Return the bytes to sign of a grant.
-
-    They are the ledger, the dataset and everything that the entry says but who wrote it down.
-    """
-    said = {key: value for key, value in body.items() if key not in ("signature", BY)}
-    return _GRANT_LABEL + canonical({"ledger": identity, "dataset": dataset, "grant": said}).encode()
+    """Return the bytes to sign of a grant: the ledger, the dataset, and the entry's body without its author."""
+    grant = {key: value for key, value in body.items() if key not in ("signature", BY)}
+    return _GRANT_LABEL + canonical({"ledger": identity, "dataset": dataset, "grant": grant}).encode()
 
 
 _REVIEW_LABEL = b"causalveil review 1\x00"
@@ -274,8 +271,8 @@ def verdict_body(
 
     Args:
         document: the entry that finished the run.
-        verdict: yes or no.
-        reason: why, for the record.
+        verdict: the owner's.
+        reason: one line for the record.
         identity: the ledger's.
         pinned: the owner's key that counts.
         owner: the key at hand.
@@ -289,7 +286,7 @@ def verdict_body(
 
 
 def refuse_stranger(dataset: str, pinned: str | None, owner: OwnerKey) -> None:
-    """Let the owner pass.
+    """Refuse every key but the owner's.
 
     Raises:
         ContractError: the key at hand is not the one that the ledger pinned.
@@ -302,16 +299,16 @@ def refuse_stranger(dataset: str, pinned: str | None, owner: OwnerKey) -> None:
 
 
 def check_verdict(document: Entry | None, entry: Entry, identity: str, pinned: str | None) -> None:
-    """Check that a verdict's entry is the owner's, on this very document.
+    """Check that a verdict's entry is the owner's, on this document.
 
     Raises:
         LedgerError: it is not; names the entry.
     """
     body = entry.document
-    said = {"document": body.get("document"), "reason": body.get("reason")}
-    if document is None or said["document"] != document.hash:
+    signed = {"document": body.get("document"), "reason": body.get("reason")}
+    if document is None or signed["document"] != document.hash:
         raise broken(entry, "it is a verdict on another release")
-    message = _review_message(identity, entry.run_id, entry.kind, said)
+    message = _review_message(identity, entry.run_id, entry.kind, signed)
     if pinned is None or not is_signed(pinned, str(body.get("signature")), message):
         raise broken(entry, "its verdict is not signed by the owner's key")
 
@@ -322,5 +319,5 @@ def document_text(entry: Entry) -> str:
 
 
 def _review_message(identity: str, run_id: str, verdict: str, body: dict[str, Any]) -> bytes:
-    said = {"ledger": identity, "run": run_id, "verdict": str(verdict), **body}
-    return _REVIEW_LABEL + canonical(said).encode()
+    signed = {"ledger": identity, "run": run_id, "verdict": str(verdict), **body}
+    return _REVIEW_LABEL + canonical(signed).encode()

@@ -37,9 +37,9 @@ from causalveil.tasks.privacy.ledger.rules import (
     refuse_without_room,
 )
 from causalveil.tasks.privacy.ledger.soundness import Memory
-from causalveil.tasks.privacy.ledger.store import URL_VARIABLE, Store, entries, made_again
+from causalveil.tasks.privacy.ledger.store import URL_VARIABLE, Store, entries, with_retries
 
-# Refusals of one dataset that a day holds. Each is some 800 bytes, whatever a study says.
+# Most refusals of a dataset that a day records. Each is some 800 bytes, whatever a study says.
 MOST_REFUSALS = 100
 
 
@@ -76,13 +76,13 @@ def existing_ledger() -> Ledger:
     Raises:
         LedgerError: there is no such SQLite file; or see ``open_ledger``.
     """
-    found = ledger_at_hand()
-    if found is None:
+    ledger = ledger_at_hand()
+    if ledger is None:
         raise LedgerError(
             f"there is no ledger {_operators_store().place}: set CAUSALVEIL_HOME or {URL_VARIABLE} to where runs and "
             "grants have theirs"
         )
-    return found
+    return ledger
 
 
 def throwaway_ledger(directory: Path) -> Ledger:
@@ -112,7 +112,7 @@ class Released:
     fresh: bool
 
 
-@made_again
+@with_retries
 @dataclass(frozen=True)
 class Ledger(OwnerSide, ReaderSide):
     """One ledger: its owner's and readers' methods, and those of a run: reserve, draw, end."""
@@ -123,7 +123,7 @@ class Ledger(OwnerSide, ReaderSide):
         A refusal is an entry as well: who asked, for how much, and why it was refused. It charges nothing.
 
         Args:
-            request: what the run may spend and what it is bound to.
+            request: the run's charges, and the data and study that it is bound to.
             contract: the owner's contract as it stands; its caps and the latest grant's bind, whichever is lower.
 
         Returns:
@@ -165,7 +165,7 @@ class Ledger(OwnerSide, ReaderSide):
         return "reserved" if event == "reserve" else "resumed"
 
     def refuse_ahead(self, request: Reservation, contract: Contract) -> None:
-        """Refuse now what :meth:`reserve` would refuse whatever the rows are; else write nothing.
+        """Refuse a request that :meth:`reserve` would refuse whatever the rows are.
 
         A refusal is an entry if the dataset has an owner here who may read it.
 
@@ -189,14 +189,11 @@ class Ledger(OwnerSide, ReaderSide):
                 return
             except BudgetRefused as problem:
                 refused = problem
-            known = request.dataset in book.grants
-            entry = self._append_refusal(connection, request, str(refused)) if known else None
-        self._log_refusal(request, entry)
-        raise refused
-
-    def _log_refusal(self, request: Reservation, entry: Entry | None) -> None:
+            has_owner = request.dataset in book.grants
+            entry = self._append_refusal(connection, request, str(refused)) if has_owner else None
         written = None if entry is None else entry.hash
         log_event("refused", **whose(request), **amounts(request.cost), ledger=self.identity, hash=written)
+        raise refused
 
     def released(self, run_id: str, charge: Charge) -> Released | None:
         """Return what is stored under (run, charge name), or None if the run may still draw it.
@@ -244,19 +241,19 @@ class Ledger(OwnerSide, ReaderSide):
         )
         return Released(entry.document, entry.hash, fresh=True)
 
-    def finish(self, run_id: str, document: str, drawn: Set[str]) -> None:
+    def finish(self, run_id: str, document: str, in_document: Set[str]) -> None:
         """Store the run's final document, which marks it finished.
 
         This is post-processing without a charge, and idempotent.
 
         Args:
             run_id: the run.
-            document: what it releases.
-            drawn: names of the charges whose stored values the document is made of.
+            document: its release.
+            in_document: names of the charges whose stored values the document is made of.
 
         Raises:
             RunConflict: no such run, voided, or finished with another document.
-            ChargesDiffer: a declared charge is not committed or not among ``drawn``: it may hold exact values.
+            ChargesDiffer: a declared charge is not committed or not ``in_document``, which may hold exact values.
             LedgerError: the ledger cannot be used.
         """
         with self._writing() as (connection, book):
@@ -267,7 +264,7 @@ class Ledger(OwnerSide, ReaderSide):
                 if run.document.document.get("document") != document:
                     raise RunConflict(f"run {run_id} is finished with another release; that one stands")
                 return
-            refuse_undrawn(run, drawn)
+            refuse_undrawn(run, in_document)
             entry = self._append(connection, "release", run.reservation, {"document": document}, DOCUMENT)
         event = "hold" if run.reservation.review else "finish"
         log_event(event, **whose(run.reservation), ledger=self.identity, hash=entry.hash)
@@ -298,8 +295,8 @@ class Ledger(OwnerSide, ReaderSide):
         Args:
             round_: the round's name.
             digests: SHA-256 of each site's answer.
-            publish: writes what was made of the answers; not called for another answer than a site's first. If it
-                fails, nothing is kept.
+            publish: writes the pooled release; not called where a site's answer is not its first. If it fails,
+                nothing is kept.
 
         Returns:
             The sites whose answer is another one than their first; then nothing is kept.
@@ -308,19 +305,19 @@ class Ledger(OwnerSide, ReaderSide):
             LedgerError: the ledger cannot be used.
         """
         with self._writing() as (connection, _):
-            kept: dict[str, str] = {}
-            for body in self._of_round(connection, round_, "answers"):
-                kept |= body
-            others = [site for site in digests if kept.get(site, digests[site]) != digests[site]]
-            new = {site: digest for site, digest in digests.items() if site not in kept}
-            if not others:
+            first: dict[str, str] = {}
+            for answers in self._of_round(connection, round_, "answers"):
+                first |= answers
+            changed = [site for site in digests if first.get(site, digests[site]) != digests[site]]
+            new = {site: digest for site, digest in digests.items() if site not in first}
+            if not changed:
                 publish()
-            if new and not others:
+            if new and not changed:
                 self.store.append(connection, "round", name=round_, body={"answers": new})
-        return others
+        return changed
 
     def answer_round(self, run_id: str, round_: str, terms: Sequence[str]) -> str | None:
-        """Keep that a run's release answers a round, for good.
+        """Record for good that a run's release answers a round.
 
         A release that answered one round answers those alone that follow it.
 
@@ -337,17 +334,17 @@ class Ledger(OwnerSide, ReaderSide):
             LedgerError: the ledger cannot be used.
         """
         with self._writing() as (connection, _):
-            before = list(self._of_round(connection, run_id, "answered"))
-            for one in before:
-                if one["terms"] not in terms:
-                    return str(one["round"])
-            if terms[0] not in {one["terms"] for one in before}:
+            answered = list(self._of_round(connection, run_id, "answered"))
+            for answer in answered:
+                if answer["terms"] not in terms:
+                    return str(answer["round"])
+            if terms[0] not in {answer["terms"] for answer in answered}:
                 body = {"answered": {"round": round_, "terms": terms[0]}}
                 self.store.append(connection, "round", name=run_id, body=body)
         return None
 
     def _of_round(self, connection: Connection, name: str, key: str) -> Iterator[dict[str, str]]:
-        """Yield what entries of rounds by a name have under a key."""
+        """Yield the values under a key of the entries of a round."""
         where = (entries.c.dataset == "", entries.c.kind == "round", entries.c.name == name)
         for entry in self.store.select(connection, *where):
             yield from [entry.document[key]] if key in entry.document else []
@@ -373,9 +370,9 @@ class Ledger(OwnerSide, ReaderSide):
         return run
 
     def note_refusal(self, refusal: EarlyRefusal, contract: Contract) -> bool:
-        """Record what was refused before it could ask the ledger; charges nothing.
+        """Record a refusal that came before the request reached the ledger; charges nothing.
 
-        Only under the contract that was granted: a folder of somebody's own could name any dataset.
+        Only under the contract that was granted: any folder could name any dataset.
 
         Returns:
             Whether an entry was written: not for a contract that is not the granted one, nor beyond the day's limit.
@@ -401,16 +398,18 @@ class Ledger(OwnerSide, ReaderSide):
         )
         return self._refusal(connection, request, {"asked": asked, "why": why})
 
-    def _refusal(self, connection: Connection, asked: Reservation | EarlyRefusal, body: dict[str, Any]) -> Entry | None:
-        """One entry, unless the dataset has had its share today: nobody fills a ledger by being refused."""
+    def _refusal(
+        self, connection: Connection, request: Reservation | EarlyRefusal, body: dict[str, Any]
+    ) -> Entry | None:
+        """Append an entry, unless the dataset has its most refusals of a day: they must not fill the ledger."""
         today = datetime.now(UTC).date().isoformat()
-        conditions = (entries.c.dataset == asked.dataset, entries.c.kind == "refuse", entries.c.written_at >= today)
+        conditions = (entries.c.dataset == request.dataset, entries.c.kind == "refuse", entries.c.written_at >= today)
         before = len(list(self.store.select(connection, *conditions, checked=False)))
         if before >= MOST_REFUSALS:
             return None
         if before == MOST_REFUSALS - 1:
             body = {**body, "why": f"{body['why']}; refusals after this one are not recorded until tomorrow (UTC)"}
-        return self._append(connection, "refuse", asked, body)
+        return self._append(connection, "refuse", request, body)
 
 
 def copy_ledger(source: str, target: str) -> Verified:

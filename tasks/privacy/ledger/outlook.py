@@ -1,14 +1,12 @@
-"""Tell what is left of accounts, when a schedule runs dry, and what an owner's desk shows.
+"""Compute the rest of accounts, the date when a schedule exhausts it, and an owner's desk.
 
-Declared and recorded facts are used alone: no draw, no released value, no row. A schedule is a cron expression in UTC,
-as Prefect's deployments have it. The accounts of a dataset burn down entry by entry, from a chain that was verified
-first.
+All follows from declared and recorded facts: no draw, no released value, no row. A schedule is a cron expression in
+UTC, as Prefect's deployments have it. A burn-down follows the accounts of a dataset entry by entry, from a chain that
+was verified first.
 """
 
 from __future__ import annotations
 
-import json
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +19,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import ValidationError
 
 from causalveil.schemas.contract import Contract
+from causalveil.schemas.documents import parse_json
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.ledger import Account, BudgetOutlook, Reservation, Sum
@@ -53,24 +52,21 @@ from causalveil.tasks.privacy.ledger.accounts import (
     caps_in_force,
     grant_caps,
     meets,
-    share_of_request,
     use_of,
 )
-from causalveil.tasks.privacy.ledger.entry import BY, SAID_BY, Entry
+from causalveil.tasks.privacy.ledger.entry import AUTHOR_FIELDS, BY, Entry, document_text
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 
-# An account is one block at one level: its cap, and what is used of it.
+# An account is one block at one level: its cap and its use.
 Accounts = Mapping[tuple[Level, str], tuple[Cap, Use]]
 
 
 def accounts_in(
     book: Book, dataset: str, level: Level, blocks: Iterable[str], contract: Contract | None = None
 ) -> Accounts:
-    """Return the accounts, under the caps in force, that such a run would be charged to.
+    """Return the accounts, under the caps in force, of a run at a level on some blocks.
 
-    The run is of this level and on these blocks.
-
-    Empty if the level has no cap. A dataset that nobody granted has the contract's caps.
+    Empty if the level has no cap. A dataset without a grant has the contract's caps.
     """
     granted = book.caps.get(dataset)
     if granted is None:
@@ -81,12 +77,10 @@ def accounts_in(
         held = book.caps_of(dataset, caps_in_force(granted, contract))
     if level not in held:
         return {}
-    named = tuple(blocks)
     return {
         (touched, block): (held[touched], book.used(dataset, touched, block))
-        for touched in TOUCHES[level]
+        for touched, block in product(TOUCHES[level], blocks)
         if touched in held
-        for block in named
     }
 
 
@@ -114,7 +108,8 @@ def _outlook(
         accounts, key=lambda account: (rooms[account], accounts[account][0].share_left(accounts[account][1]))
     )
     cap, used = accounts[level, block]
-    share = share_of_request(cap, before[level, block][1], request)
+    used_before = before[level, block][1]
+    left = cap.share_left(used_before)
     return BudgetOutlook(
         source=source,
         level=level,
@@ -123,7 +118,7 @@ def _outlook(
         cap=cap.cost,
         used=cap.epsilon(used),
         share_left=cap.share_left(used),
-        share=share if math.isfinite(share) else None,
+        share=None if left <= 0 else (left - cap.share_left(used_before.plus(request))) / left,
         fits=rooms[level, block],
     )
 
@@ -161,8 +156,8 @@ def lasting_epsilon(accounts: Accounts, use_at: Callable[[Decimal], Use | None],
     It is None if 0.001 is too much.
 
     Args:
-        accounts: that each run is charged to.
-        use_at: what a run of an epsilon uses, rising with it; None if there is no such run.
+        accounts: those that each run is charged to.
+        use_at: use of a run of an epsilon, rising with it; None if there is no such run.
         count: of runs.
     """
 
@@ -184,7 +179,7 @@ def _amount(index: int) -> Decimal:
 
 
 NAMED = {"day": "0 0 * * *", "week": "0 0 * * 1", "month": "0 0 1 * *", "year": "0 0 1 1 *"}
-# Beyond, nobody plans.
+# Schedules are followed no further.
 MOST_RUNS = 100_000
 MOST_YEARS = 100
 FIRST_YEAR, LAST_YEAR = 1900, 2900
@@ -198,7 +193,7 @@ def cron_of(every: str) -> str:
 def runs_of(every: str, start: date) -> Iterator[datetime]:
     """Yield the times of a schedule from the beginning of ``start`` on.
 
-    There are a hundred thousand at most, within a hundred years.
+    They are at most a hundred thousand, within a hundred years.
 
     Raises:
         StudyError: not a cron expression of five fields, or a start before 1900 or after 2900.
@@ -210,8 +205,8 @@ def runs_of(every: str, start: date) -> Iterator[datetime]:
     try:
         if len(cron.split()) != 5:
             raise CronSimError("five fields")
-        # What runs at the very beginning counts, and cronsim looks for what is later.
-        found = CronSim(cron, begin - timedelta(seconds=1))
+        # A run at the very beginning counts, and cronsim yields later times only.
+        moments = CronSim(cron, begin - timedelta(seconds=1))
     except CronSimError:
         named = ", ".join(NAMED)
         raise StudyError(
@@ -219,7 +214,7 @@ def runs_of(every: str, start: date) -> Iterator[datetime]:
             "at six"
         ) from None
     end = begin + timedelta(days=MOST_YEARS * 365)
-    return takewhile(lambda moment: moment < end, islice(found, MOST_RUNS))
+    return takewhile(lambda moment: moment < end, islice(moments, MOST_RUNS))
 
 
 def count_until(every: str, start: date, until: date) -> int:
@@ -273,14 +268,14 @@ def burndowns(ledger: Ledger, dataset: str) -> tuple[Burndown, ...]:
     book, tracks = Book(ledger.identity), _Tracks()
     for entry in ledger.entries_of(dataset):
         tracks.take(book, entry, book.add(entry))
-    return tracks.together()
+    return tracks.burndowns()
 
 
 @dataclass
 class _Tracks:
     """Steps of the accounts of one dataset, read entry by entry.
 
-    Under no block are those that a block takes over with its first run: grants, and runs on the whole dataset.
+    The block None has the steps with which each block begins: grants, and runs on the whole dataset.
     """
 
     steps: dict[tuple[Level, str | None], list[BurndownStep]] = field(
@@ -289,44 +284,46 @@ class _Tracks:
     charged: set[tuple[Level, str]] = field(default_factory=set)
 
     def take(self, book: Book, entry: Entry, run: RunRecord | None) -> None:
-        """Take in the next entry, with its run as it then is."""
+        """Take in the next entry, and its run with it."""
         if entry.kind != "grant" and (run is None or entry.kind not in ("reserve", "void")):
             return
-        asked = None if run is None else run.reservation
-        for account in () if asked is None else product(TOUCHES[asked.level], asked.blocks):
+        request = None if run is None else run.reservation
+        for account in () if request is None else product(TOUCHES[request.level], request.blocks):
             self.charged.add(account)
             if account not in self.steps:
                 self.steps[account] = list(self.steps[account[0], None])
         caps = book.caps_of(entry.dataset)
         for (level, block), steps in self.steps.items():
-            if level in caps and (asked is None or meets(asked.level, asked.blocks, level, block)):
+            if level in caps and (request is None or meets(request.level, request.blocks, level, block)):
                 cap, used = caps[level], book.used(entry.dataset, level, block)
                 steps.append(
                     BurndownStep(
                         at=_moment(entry),
                         kind=entry.kind,
                         run=entry.run_id,
-                        study="" if asked is None else asked.study,
+                        study="" if request is None else request.study,
                         share_left=cap.share_left(used),
                         used=cap.epsilon(used),
                         cap=cap.cost,
                     )
                 )
 
-    def together(self) -> tuple[Burndown, ...]:
-        """Return the accounts that were charged, those with the same steps at one level as one."""
+    def burndowns(self) -> tuple[Burndown, ...]:
+        """Return the charged accounts; those with the same steps at one level are merged."""
         groups: dict[tuple[Level, tuple[BurndownStep, ...]], list[str]] = {}
         for level, block in self.charged:
             groups.setdefault((level, tuple(self.steps[level, block])), []).append(block)
-        found = [
+        merged = (
             Burndown(level, tuple(natural_order(blocks)), steps) for (level, steps), blocks in groups.items() if steps
-        ]
-        place = {block: place for place, block in enumerate(natural_order({block for _, block in self.charged}))}
-        return tuple(sorted(found, key=lambda one: (list(Level).index(one.level), place[one.blocks[0]])))
+        )
+        order = natural_order({block for _, block in self.charged})
+        return tuple(
+            sorted(merged, key=lambda burndown: (list(Level).index(burndown.level), order.index(burndown.blocks[0])))
+        )
 
 
 def ledger_trail(ledger: Ledger, run_id: str) -> LedgerTrail | None:
-    """Return all that the ledger holds of a run; None if it does not know it.
+    """Return all that the ledger records of a run; None if it has no such run.
 
     Raises:
         LedgerError: the ledger cannot be used, or an entry of the run breaks a rule.
@@ -361,33 +358,35 @@ def refusals_of(ledger: Ledger, run_id: str) -> tuple[RefusalRecord, ...]:
     """Return every reservation under a run's id that was refused.
 
     Raises:
-        LedgerError: the ledger cannot be used, or an entry is not what the program writes.
+        LedgerError: the ledger cannot be used, or the program does not write such an entry.
     """
-    found = ledger.refusals(run_id)
-    return tuple(RefusalRecord(why=str(entry.document.get("why")), entry=_stamp(entry)) for entry in found)
+    return tuple(
+        RefusalRecord(why=str(entry.document.get("why")), entry=_stamp(entry)) for entry in ledger.refusals(run_id)
+    )
 
 
 def _stamp(entry: Entry) -> Stamp:
     by = entry.document.get(BY) or {}
-    return Stamp(seq=entry.seq, hash=entry.hash, written_at=entry.written_at, **{key: by.get(key) for key in SAID_BY})
+    return Stamp(
+        seq=entry.seq, hash=entry.hash, written_at=entry.written_at, **{key: by.get(key) for key in AUTHOR_FIELDS}
+    )
 
 
 def _software(run: RunRecord) -> dict[str, str] | None:
-    """The versions that computed the release, which says them; None for a run that has none."""
+    """The versions that computed the run's release, as it states them; None without a release."""
     if run.document is None:
         return None
-    release = json.loads(str(run.document.document.get("document")))
-    software = release.get("software", {})
+    software = parse_json(document_text(run.document)).get("software", {})
     return {"causalveil": str(software.get("version")), **software.get("dependencies", {})}
 
 
-# A run that holds budget for so long has probably died.
+# A run that has held budget for longer has probably died.
 LONG = timedelta(days=7)
-# So many refusals of one person within a day are no accident.
+# Refusals of one person within a day that are reported to the owner.
 MANY_REFUSALS = 3
-# The part of a cap below which an owner should think of the next grant.
+# The share of a cap below which an owner should think of the next grant.
 NEARLY_EMPTY = 0.1
-# The pace is that of so many last runs.
+# Number of last runs whose mean distance is the pace.
 PACE_RUNS = 12
 HORIZON = timedelta(days=36_500)
 # Runs closer together than this follow no schedule.
@@ -395,7 +394,7 @@ CLOSEST = timedelta(hours=1)
 
 
 def desk_of(ledger: Ledger, at: datetime | None = None) -> Desk:
-    """Verify the whole chain, then gather what it says, as ``desk_and_burndowns`` does."""
+    """Return an owner's desk, as ``desk_and_burndowns`` does."""
     return desk_and_burndowns(ledger, at)[0]
 
 
@@ -403,32 +402,33 @@ def desk_and_burndowns(ledger: Ledger, at: datetime | None = None) -> tuple[Desk
     """Return an owner's desk and each dataset's burn-downs, once the whole chain is verified.
 
     Args:
-        ledger: whose desk.
-        at: the moment that it is for; None: now.
+        ledger: the ledger.
+        at: the moment of the desk; None: now.
 
     Raises:
         LedgerError: the ledger does not verify or cannot be used.
     """
-    moment, found, restores = at or datetime.now(UTC), defaultdict[str, _Drawer](_Drawer), list[Entry]()
+    moment = at or datetime.now(UTC)
+    facts, restores = defaultdict[str, _DatasetFacts](_DatasetFacts), list[Entry]()
 
     def each(book: Book, entry: Entry, run: RunRecord | None) -> None:
         if entry.kind == "restore":
             restores.append(entry)
         elif entry.dataset:
-            found[entry.dataset].take(book, entry, run)
+            facts[entry.dataset].take(book, entry, run)
 
     verified, book = ledger.verify_each(each)
     desk = Desk(
         verified=verified,
         at=moment,
-        datasets=tuple(_dataset(book, name, found[name], moment) for name in sorted(found)),
+        datasets=tuple(_dataset(book, name, facts[name], moment) for name in sorted(facts)),
         concerns=tuple(
             Concern(
                 at=moment,
-                text=f"Run {one.run_id} is finished and never drew {', '.join(one.charges)}, which it declared: its "
+                text=f"Run {run.run_id} is finished and never drew {', '.join(run.charges)}, which it declared: its "
                 "release may hold exact values. Withdraw it.",
             )
-            for one in verified.undrawn
+            for run in verified.undrawn
         )
         + tuple(
             Concern(
@@ -439,12 +439,12 @@ def desk_and_burndowns(ledger: Ledger, at: datetime | None = None) -> tuple[Desk
             for entry in restores
         ),
     )
-    return desk, {name: kept.tracks.together() for name, kept in found.items()}
+    return desk, {name: of_dataset.tracks.burndowns() for name, of_dataset in facts.items()}
 
 
 @dataclass
-class _Drawer:
-    """Facts of one dataset that a desk keeps; a run that goes on is None among ``runs``."""
+class _DatasetFacts:
+    """Facts of one dataset for a desk; a run that goes on is None among ``runs``."""
 
     listing: Listing = field(default_factory=Listing)
     tracks: _Tracks = field(default_factory=_Tracks)
@@ -454,7 +454,7 @@ class _Drawer:
     last: Reservation | None = None
 
     def take(self, book: Book, entry: Entry, run: RunRecord | None) -> None:
-        """Take in the next entry, with its run as it then is."""
+        """Take in the next entry, and its run with it."""
         self.listing.take(entry, run)
         self.tracks.take(book, entry, run)
         if entry.kind == "grant":
@@ -467,10 +467,10 @@ class _Drawer:
             self.runs[entry.run_id] = _run(run)
 
 
-def _dataset(book: Book, name: str, kept: _Drawer, moment: datetime) -> DeskDataset:
-    account = account_of(book, name, None, kept.listing)
-    runs = tuple(one or _run(book.runs[run_id]) for run_id, one in kept.runs.items())
-    grants, refusals, grant = tuple(kept.grants), tuple(kept.refusals), book.grants.get(name)
+def _dataset(book: Book, name: str, facts: _DatasetFacts, moment: datetime) -> DeskDataset:
+    account = account_of(book, name, None, facts.listing)
+    runs = tuple(run or _run(book.runs[run_id]) for run_id, run in facts.runs.items())
+    grants, refusals, grant = tuple(facts.grants), tuple(facts.refusals), book.grants.get(name)
     return DeskDataset(
         dataset=name,
         data_class=None if grant is None or grant.data_class is None else str(grant.data_class),
@@ -480,7 +480,7 @@ def _dataset(book: Book, name: str, kept: _Drawer, moment: datetime) -> DeskData
         runs=runs,
         refusals=refusals,
         concerns=_concerns(account, grants, runs, refusals, moment),
-        pace=_pace(book, name, kept.last, runs),
+        pace=_pace(book, name, facts.last, runs),
     )
 
 
@@ -506,10 +506,9 @@ def _grant(entry: Entry) -> DeskGrant:
 
 
 def _run(run: RunRecord) -> DeskRun:
-    asked = run.reservation
     end = run.voided or run.verdict or (None if run.state == "held" else run.document)
     return DeskRun.taken_from(
-        asked,
+        run.reservation,
         state=run.state,
         cost=run.cost,
         spent=run.spent,
@@ -521,16 +520,16 @@ def _run(run: RunRecord) -> DeskRun:
 
 def _refusal(entry: Entry) -> DeskRefusal:
     body = entry.document
-    asked = body.get("asked") or {}
+    request = body.get("asked") or {}
     try:
-        cost = Sum.model_validate(asked.get("cost"))
+        cost = Sum.model_validate(request.get("cost"))
     except ValidationError:
         cost = None
     purpose = (body.get(BY) or {}).get("purpose")
     return DeskRefusal(
         by=_author(entry),
         run_id=entry.run_id,
-        study=str(asked.get("study") or ""),
+        study=str(request.get("study") or ""),
         purpose=purpose,
         cost=cost,
         why=str(body.get("why") or ""),
@@ -544,8 +543,8 @@ def _concerns(
     refusals: Sequence[DeskRefusal],
     moment: datetime,
 ) -> tuple[Concern, ...]:
-    """Return what an owner should look at, newest first."""
-    found = [*_of_accounts(account, moment), *_of_runs(runs, moment), *_of_refusals(refusals)]
+    """Return the concerns of an owner, newest first."""
+    concerns = [*_of_accounts(account, moment), *_of_runs(runs, moment), *_of_refusals(refusals)]
     for before, after in pairwise(grants):
         raised = [
             level
@@ -553,10 +552,11 @@ def _concerns(
             if level not in before.caps or cap.epsilon > before.caps[level].epsilon
         ]
         if raised:
-            found.append(Concern(at=after.by.at, text=f"The cap of level {', '.join(map(_words, raised))} was raised."))
+            levels = ", ".join(map(_level_text, raised))
+            concerns.append(Concern(at=after.by.at, text=f"The cap of level {levels} was raised."))
         if before.review and not after.review:
-            found.append(Concern(at=after.by.at, text="Releases are not held for review any more."))
-    return tuple(sorted(found, key=lambda concern: concern.at, reverse=True))
+            concerns.append(Concern(at=after.by.at, text="Releases are not held for review any more."))
+    return tuple(sorted(concerns, key=lambda concern: concern.at, reverse=True))
 
 
 def _of_accounts(account: Account, moment: datetime) -> Iterable[Concern]:
@@ -564,7 +564,7 @@ def _of_accounts(account: Account, moment: datetime) -> Iterable[Concern]:
     if low:
         least = min(low, key=lambda block: block.share_left)
         more = "" if len(low) == 1 else f" (and of {len(low) - 1} other accounts)"
-        text = f"{100 * least.share_left:.0f}% is left of level {_words(least.level)}, block {least.block}{more}."
+        text = f"{100 * least.share_left:.0f}% is left of level {_level_text(least.level)}, block {least.block}{more}."
         yield Concern(at=moment, text=text)
 
 
@@ -577,12 +577,12 @@ def _of_runs(runs: Sequence[DeskRun], moment: datetime) -> Iterable[Concern]:
                 text=f"Run {run.run_id} has held budget for {age.days} days and is not finished: resume it, or void it "
                 f"(causalveil ledger void {run.run_id} --reason TEXT).",
             )
-    known: set[str | None] = set()
+    actors: set[str | None] = set()
     for run in runs:
-        if known and run.reserved.actor not in known:
+        if actors and run.reserved.actor not in actors:
             who = run.reserved.actor or "an unnamed person"
             yield Concern(at=run.reserved.at, text=f"First run by {who} ({run.run_id}).")
-        known.add(run.reserved.actor)
+        actors.add(run.reserved.actor)
 
 
 def _of_refusals(refusals: Sequence[DeskRefusal]) -> Iterable[Concern]:
@@ -606,14 +606,14 @@ def _pace(book: Book, dataset: str, last: Reservation | None, runs: Sequence[Des
         return Pace(study=last.study, fits=room, days_apart=None, dry=None)
     apart = (moments[-1] - moments[0]) / (len(moments) - 1)
     # The run that is refused is the one after the last that fits.
-    known = apart >= CLOSEST and room + 1 <= HORIZON / apart
+    is_foreseen = apart >= CLOSEST and room + 1 <= HORIZON / apart
     return Pace(
         study=last.study,
         fits=room,
         days_apart=apart / timedelta(days=1),
-        dry=moments[-1] + (room + 1) * apart if known else None,
+        dry=moments[-1] + (room + 1) * apart if is_foreseen else None,
     )
 
 
-def _words(level: Level) -> str:
+def _level_text(level: Level) -> str:
     return str(level).replace("_", " ")

@@ -1,11 +1,11 @@
 """Read a ledger and write to it on verified entries.
 
-Write to a ledger on verified entries, one turn at a time, and what only owners write.
+``Journal`` gives a writer its turn on verified entries, ``OwnerSide`` writes grants, admissions and reviews, and
+``ReaderSide`` reads runs, accounts and stored releases, and verifies them.
 
-Read a ledger without writing to it: runs, accounts, stored releases, verification.
-An auditor recomputes the chain and the accounts, and holds releases in hand against them. The chain finds a changed,
-removed, reordered or inserted entry. A ledger that was cut at its end or put back to an older copy is a chain too: what
-this machine has seen of it finds those, and releases in hand, by ``verify_release``.
+An auditor recomputes the chain and the accounts, and compares releases in hand with them. The chain finds a changed,
+removed, reordered or inserted entry. A ledger that was cut at its end or put back to an older copy is a chain too: this
+machine's memory of it finds those, and ``verify_release`` by a release in hand.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from causalveil.tasks.privacy.ledger.accounts import (
     Listing,
     RunRecord,
     account_of,
-    asked_of,
     manifest_of,
+    request_of,
     reservation_of,
     run_of,
 )
@@ -81,7 +81,7 @@ class Journal:
 
     It holds no connection, so it can be shared between threads, pickled, and taken over a fork.
 
-    ``memory`` is what this machine knows of it; a ledger that is thrown away has none.
+    ``memory`` is this machine's memory of it; a throwaway ledger has none.
     """
 
     store: Store
@@ -102,7 +102,7 @@ class Journal:
 
     @contextmanager
     def _writing(self) -> Iterator[tuple[Connection, Book]]:
-        """A write transaction on entries that were verified, and what they add up to.
+        """A write transaction on entries that were verified, and the book of them.
 
         Raises:
             LedgerError: the ledger does not verify, is an older copy, or cannot be used; nothing is written then.
@@ -186,7 +186,7 @@ class OwnerSide(Journal):
         """Record that data were held to their contract; from then on runs are held to this manifest.
 
         Returns:
-            Whether an entry was written: not if the last admission of the dataset is this very one.
+            Whether an entry was written: not if the last admission of the dataset is the same.
 
         Raises:
             BudgetRefused: the contract is not the granted one; nothing is written.
@@ -221,7 +221,7 @@ class OwnerSide(Journal):
         return document_text(document)
 
     def review(self, run_id: str, verdict: ReviewVerdict, owner: OwnerKey, reason: str | None = None) -> None:
-        """Let a held release go, or keep it for good: the owner's signed word.
+        """Record the owner's signed verdict on a held release.
 
         Raises:
             RunConflict: no such run, or it is not held.
@@ -248,19 +248,19 @@ class OwnerSide(Journal):
             LedgerError: the ledger does not verify, or cannot be used.
         """
         why = one_line(reason)
-        known = None if self.memory is None else self.memory.read()
+        snapshot = None if self.memory is None else self.memory.read()
         with self.store.write() as connection:
             chain = from_the_first(self.store, connection, self.identity)
-            if known is None or self.memory is None or holds(self.store, connection, known):
+            if snapshot is None or self.memory is None or holds(self.store, connection, snapshot):
                 raise RunConflict("this ledger holds all that this machine has seen of it; there is nothing to accept")
-            lost = {"seq": known.seq, "hash": known.hash}
+            lost = {"seq": snapshot.seq, "hash": snapshot.hash}
             body = {"lost": lost, "found": {"seq": chain.seq, "hash": chain.hash}, "reason": why}
             traces = stamp(self.store, connection)
             entry = self.store.append(connection, "restore", body=body, purpose=why)
             chain.take([entry])
         chain.after_loss = True
         self.memory.keep(chain, stamp(self.store, None) or traces)
-        log_event("restore", lost=known.seq, found=entry.seq - 1, ledger=self.identity, hash=entry.hash)
+        log_event("restore", lost=snapshot.seq, found=entry.seq - 1, ledger=self.identity, hash=entry.hash)
         return entry
 
     def _append_grant(
@@ -276,18 +276,18 @@ class OwnerSide(Journal):
     def _held(self, connection: Connection, run_id: str) -> Entry:
         """The document of a run that waits for its owner's review."""
         run = self._run(connection, run_id)
-        if run is None or run.document is None or run.state != "held":
-            if run is None:
-                raise RunConflict(f"run {run_id} is not in this ledger")
+        if run is None:
+            raise RunConflict(f"run {run_id} is not in this ledger")
+        if run.document is None or run.state != "held":
             raise RunConflict(f"run {run_id} is {run.state}, not held; there is nothing to review")
         return run.document
 
 
 def _difference(run: RunRecord, document: dict[str, Any]) -> str | None:
-    said = document["ledger"]
-    if said.get("sequence") not in (None, run.last_entry.seq):
+    statement = document["ledger"]
+    if statement.get("sequence") not in (None, run.last_entry.seq):
         return "its last charge in the ledger has another number than the release names"
-    if said.get("entry_hash") != run.last_hash:
+    if statement.get("entry_hash") != run.last_entry.hash:
         return "its last charge in the ledger has another hash than the release names"
     if run.document is None:
         return "the ledger has no finished release of it"
@@ -301,7 +301,7 @@ class ReaderSide(Journal):
     """The side of a ledger that analysts, officers and auditors read."""
 
     def record(self, run_id: str) -> RunRecord | None:
-        """Return all that the ledger holds on a run, or None if it does not know it.
+        """Return the ledger's entries on a run, or None if it has none.
 
         Raises:
             LedgerError: the ledger cannot be used, or an entry of the run breaks a rule.
@@ -315,9 +315,9 @@ class ReaderSide(Journal):
         Raises:
             LedgerError: the ledger cannot be used, or an entry of these runs breaks a rule.
         """
-        asked = (entries.c.dataset == dataset, entries.c.kind == "reserve", entries.c.body.contains(study_digest))
+        of_study = (entries.c.dataset == dataset, entries.c.kind == "reserve", entries.c.body.contains(study_digest))
         with self.store.read() as connection:
-            names = [entry.run_id for entry in self.store.select(connection, *asked)]
+            names = [entry.run_id for entry in self.store.select(connection, *of_study)]
             return tuple(run for run in (self._run(connection, name) for name in names) if run is not None)
 
     def stored_document(self, run_id: str) -> str | None:
@@ -345,7 +345,7 @@ class ReaderSide(Journal):
         if run is None:
             raise RunConflict(f"run {run_id} is not in this ledger")
         last = run.last_entry
-        from causalveil.schemas.release import LedgerStatement  # which an admission need not wait for
+        from causalveil.schemas.release import LedgerStatement  # here: an admission need not import it
 
         return LedgerStatement(identity=self.identity, entry_hash=last.hash, sequence=last.seq)
 
@@ -372,26 +372,26 @@ class ReaderSide(Journal):
         never saw the ledger, or cannot tell that it is unchanged, all entries are read.
 
         Args:
-            dataset: whose account.
-            most: how many runs are listed.
-            contract: whose caps bind as well.
+            dataset: its name.
+            most: largest number of runs that are listed.
+            contract: its caps bind as well.
 
         Raises:
             LedgerError: the ledger cannot be used, or an entry breaks a rule.
         """
-        known = None if self.memory is None else self.memory.read()
+        snapshot = None if self.memory is None else self.memory.read()
         with self.store.read() as connection:
-            chain = remembered(self.store, connection, self.identity, known)
+            chain = remembered(self.store, connection, self.identity, snapshot)
             if chain is not None:
                 reserved = (entries.c.dataset == dataset, entries.c.kind == "reserve")
-                asked = [(entry.run_id, asked_of(entry)) for entry in self.store.select(connection, *reserved)]
-                older, listing = max(len(asked) - most, 0), Listing()
-                for run_id, _ in asked[older:]:
+                requests = [(entry.run_id, request_of(entry)) for entry in self.store.select(connection, *reserved)]
+                older, listing = max(len(requests) - most, 0), Listing()
+                for run_id, _ in requests[older:]:
                     run = self._run(connection, run_id)
                     for entry in () if run is None else run.entries:
                         listing.take(entry, run)
-                # Of all runs; sums that were verified before do not know which of the older ones ended undrawn.
-                listing.asked, listing.undrawn = Counter(one for _, one in asked), {}
+                # Of all runs; sums that were verified before do not tell which of the older runs ended undrawn.
+                listing.requests, listing.undrawn = Counter(request for _, request in requests), {}
                 return account_of(chain.book, dataset, contract, listing, older=older)
         whole = self.account(dataset, contract)
         older = max(len(whole.runs) - most, 0)
@@ -407,13 +407,13 @@ class ReaderSide(Journal):
         Raises:
             LedgerError: the ledger cannot be used, or an entry breaks a rule.
         """
-        known = None if self.memory is None else self.memory.read()
+        snapshot = None if self.memory is None else self.memory.read()
         with self.store.read() as connection:
-            chain = remembered(self.store, connection, self.identity, known)
+            chain = remembered(self.store, connection, self.identity, snapshot)
         return chain.book if chain is not None else Book(self.identity, self.entries_of(dataset))
 
     def last_reservation(self, dataset: str) -> Reservation | None:
-        """Return what the newest run of a dataset reserved; None if it has no run.
+        """Return the reservation of the newest run of a dataset; None if it has no run.
 
         Raises:
             LedgerError: the ledger cannot be used, or the entry was changed.
@@ -421,8 +421,8 @@ class ReaderSide(Journal):
         newest = select(func.max(entries.c.seq)).where(entries.c.dataset == dataset, entries.c.kind == "reserve")
         with self.store.read() as connection:
             seq = connection.execute(newest).scalar()
-            found = self.store.select(connection, entries.c.seq == seq) if seq is not None else ()
-            return next(map(reservation_of, found), None)
+            newest_entry = self.store.select(connection, entries.c.seq == seq) if seq is not None else ()
+            return next(map(reservation_of, newest_entry), None)
 
     def head(self) -> tuple[int, str]:
         """Return number and hash of the last entry.
@@ -453,11 +453,11 @@ class ReaderSide(Journal):
         """
         of_admissions = (entries.c.dataset == dataset, entries.c.kind == "admit")
         with self.store.read() as connection:
-            found = [manifest_of(entry) for entry in self.store.select(connection, *of_admissions)]
-        return found[-1] if found else None
+            digests = [manifest_of(entry) for entry in self.store.select(connection, *of_admissions)]
+        return digests[-1] if digests else None
 
     def refuse_ungranted(self, contract: Contract) -> None:
-        """Refuse a contract under which nothing may be admitted or reserved, whatever is asked.
+        """Refuse a contract under which no data may be admitted and no budget reserved.
 
         Raises:
             BudgetRefused: no grant, or a grant of another contract.
@@ -474,7 +474,7 @@ class ReaderSide(Journal):
             return tuple(self.store.select(connection, entries.c.run_id == run_id, entries.c.kind == "refuse"))
 
     def datasets(self) -> tuple[str, ...]:
-        """Return the names of all datasets of which anything was granted or asked, sorted.
+        """Return the names of all datasets that have entries, sorted.
 
         Raises:
             LedgerError: the ledger cannot be used.
@@ -512,11 +512,11 @@ class ReaderSide(Journal):
             StudyError: names the nearest that it has.
             LedgerError: the ledger cannot be used.
         """
-        known = self.datasets()
-        if dataset not in known:
+        names = self.datasets()
+        if dataset not in names:
             raise StudyError(
                 f"dataset '{dataset}' is unknown to this ledger: no budget was granted and no study asked of it"
-                f"{nearest(dataset, known)}"
+                f"{nearest(dataset, names)}"
             )
 
     def verify(self, dataset: str | None = None) -> Verified:
@@ -538,11 +538,11 @@ class ReaderSide(Journal):
         return verified
 
     def verify_release(self, text: str, where: str = "release") -> str:
-        """Verify the whole ledger, then that it holds this very release, whichever version wrote it.
+        """Verify the whole ledger, then that it holds this release, whichever version wrote it.
 
         Args:
             text: of a release.json, as JSON; spaces and the order of keys do not count.
-            where: names it.
+            where: its name in errors.
 
         Returns:
             The run's id.
@@ -569,13 +569,13 @@ class ReaderSide(Journal):
         return run_id
 
     def verify_each(self, each: Callable[[Book, Entry, RunRecord | None], None]) -> tuple[Verified, Book]:
-        """Verify the whole ledger, and hand on each entry, the book and its run as they then are.
+        """Verify the whole ledger; call ``each`` with the book and the run after each entry.
 
         Returns:
-            The extent, and the book that all entries add up to.
+            The extent, and the book of all entries.
 
         Raises:
-            LedgerError: names the first entry that fails; then what was handed on counts for nothing.
+            LedgerError: names the first entry that fails; then all calls of ``each`` are void.
         """
         return self._audit(None, each)
 
@@ -584,11 +584,11 @@ class ReaderSide(Journal):
         dataset: str | None,
         each: Callable[[Book, Entry, RunRecord | None], None] = lambda _book, _entry, _run: None,
     ) -> tuple[Verified, Book]:
-        # Read before the transaction begins: what it sees is then no older than what is known.
-        known = None if self.memory is None else self.memory.read()
+        # Read before the transaction begins, which is then no older than the snapshot.
+        snapshot = None if self.memory is None else self.memory.read()
         with self.store.read() as connection:
             chain = from_the_first(self.store, connection, self.identity, dataset, each)
-            refuse_older(self.store, connection, known, self.identity)
+            refuse_older(self.store, connection, snapshot, self.identity)
             refuse_unguarded(self.store, connection)
         book = chain.book
         undrawn = tuple(UndrawnCharges(run_id=run_id, charges=names) for run_id, names in book.undrawn.items())

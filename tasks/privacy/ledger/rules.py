@@ -19,7 +19,7 @@ from causalveil.schemas.privacy import Charge, Level
 from causalveil.tasks.privacy.ledger.accounts import TOUCHES, Book, Cap, Caps, RunRecord, caps_in_force, keeps
 from causalveil.tasks.privacy.ledger.entry import BY, Entry, document_text, granted
 
-# What must be the same when a run id comes back; units, estimator and the rest follow from the digests.
+# Fields that must be the same when a run id comes back; units, estimator and the rest follow from the digests.
 BINDING = {
     "dataset": "dataset",
     "study_digest": "study",
@@ -31,17 +31,15 @@ BINDING = {
     "cost": "privacy cost",
     "charges": "declared charges",
 }
-
-
-# What of it is known before the rows are.
+# Those that are known before the rows are read.
 BINDING_AHEAD = {field: BINDING[field] for field in ("dataset", "study_digest", "level")}
 
 
 def refuse_another_run(run: RunRecord, request: Reservation, binding: Mapping[str, str] = BINDING) -> None:
-    """Let a run that comes back pass, and nothing else under its id.
+    """Refuse a request under the id of another run.
 
     Raises:
-        RunConflict: says what differs, where a run of another site key is held, or that the run was voided.
+        RunConflict: names the fields that differ, where a run of another site key is held, or that the run was voided.
     """
     differs = [field for field in binding if getattr(request, field) != getattr(run.reservation, field)]
     # The digest of the contents is keyed by the site's key.
@@ -85,7 +83,7 @@ def caps_with_room(book: Book, request: Reservation, contract: Contract) -> Caps
 
 
 def refuse_without_room(book: Book, request: Reservation, contract: Contract) -> None:
-    """Refuse what :func:`caps_with_room` would, also for data that will grant themselves.
+    """Refuse as :func:`caps_with_room` does, also for data that will grant themselves.
 
     Raises:
         BudgetRefused: as there.
@@ -98,11 +96,9 @@ def refuse_without_room(book: Book, request: Reservation, contract: Contract) ->
 
 
 def refuse_other_contract(book: Book, contract: Contract) -> None:
-    """Let data be admitted under the contract that was granted.
+    """Refuse a contract that was not granted: any folder could bear the dataset's name.
 
-    Under another, anybody's folder could bear the name.
-
-    Public and synthetic data that nobody granted yet may be, as they may grant themselves.
+    Public and synthetic data without a grant pass, as they may grant themselves.
 
     Raises:
         BudgetRefused: no grant, or a grant of another contract.
@@ -136,9 +132,7 @@ def _with_room(book: Book, request: Reservation, caps: Mapping[Level, Cap]) -> C
 
 
 def refuse_conversion(book: Book, contract: Contract) -> None:
-    """Refuse to change the accounting of an account that has runs.
-
-    No theorem covers a change in between.
+    """Refuse to change the accounting of an account that has runs: no theorem covers that.
 
     Raises:
         ContractError: the contract names another accounting than the grant in force, and there are runs.
@@ -160,21 +154,23 @@ def drawn_before(run: RunRecord, charge: Charge) -> Entry | None:
     run_id = run.reservation.run_id
     if charge not in run.reservation.charges:
         raise BudgetRefused(f"run {run_id} did not declare the charge '{charge.name}' as it is asked for now")
-    entry = run.drawn(charge.name)
+    entry = run.entry_of_charge(charge.name)
     if entry is None and run.state != "reserved":
         raise BudgetRefused(f"run {run_id} was {run.state} before '{charge.name}' was drawn")
     return entry
 
 
-def refuse_undrawn(run: RunRecord, drawn: Set[str]) -> None:
-    """Refuse to end a run before every charge that it declared is committed and drawn.
+def refuse_undrawn(run: RunRecord, in_document: Set[str]) -> None:
+    """Refuse to end a run before all its charges are committed and in its release.
 
-    A charge is drawn, or a stored draw is returned, for its release.
+    Args:
+        run: the run.
+        in_document: names of charges whose values were drawn, or returned by the ledger, for the release.
 
     Raises:
         ChargesDiffer: names the charges that were not.
     """
-    undrawn = {*run.undrawn, *(charge.name for charge, _ in run.charges if charge.name not in drawn)}
+    undrawn = {*run.undrawn, *(charge.name for charge, _ in run.charges if charge.name not in in_document)}
     names = ", ".join(f"'{charge.name}'" for charge in run.reservation.charges if charge.name in undrawn)
     if names:
         raise ChargesDiffer(
@@ -183,7 +179,7 @@ def refuse_undrawn(run: RunRecord, drawn: Set[str]) -> None:
 
 
 def one_line(reason: str) -> str:
-    """Return a reason as it goes into the record.
+    """Return a reason as one line for the record.
 
     Raises:
         StudyError: empty, too long, or not text.

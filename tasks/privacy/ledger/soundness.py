@@ -1,7 +1,7 @@
 """Check that a ledger is what was written: chain, database, and memory of this machine.
 
-The database says whether it is whole and unchanged, the chain what its entries add up to, link by link. In the state
-folder this machine remembers how far it has seen a ledger, and what it added up to there. That has two purposes. The
+The database tells whether it is whole and unchanged, the chain whether its entries follow from each other. In the state
+folder this machine remembers the last entry that it has seen, and the sums up to there. That has two purposes. The
 *anchor*, the number and hash of the highest entry seen, lies outside the ledger: a ledger that was put back to an older
 copy does not hold it, and is refused. The *state* at the anchor, sums and runs under way, saves each writer from adding
 up the whole ledger: it verifies the entries that followed. A state is a help and no record: a machine without one, or
@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def leaves_traces(store: Store) -> bool:
 def stamp(store: Store, connection: sa.Connection | None) -> str:
     """Return the traces that a change would leave.
 
-    Equal stamps at one head mean that nobody changed an entry.
+    Equal stamps at one head mean that no entry was changed.
 
     SQLite: the file itself, its size and time of change. Its bytes are not read: closing the file would drop the locks
     that SQLite holds on it in this process. PostgreSQL, for which a connection is needed: the server's count of updated
@@ -55,8 +55,8 @@ def stamp(store: Store, connection: sa.Connection | None) -> str:
     if store.url.get_backend_name() == "sqlite":
         if not leaves_traces(store):
             return ""
-        found = os.stat(str(store.url.database))
-        return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
+        status = os.stat(str(store.url.database))
+        return f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
     if connection is None:
         return ""
     query = (
@@ -117,11 +117,11 @@ def _indexes_sound(connection: sa.Connection) -> bool:
 
 @dataclass
 class Chain:
-    """A verified beginning of a ledger: its last entry, and the book of all that came before.
+    """A verified beginning of a ledger: its last entry, and the book of all entries so far.
 
     ``only`` names the dataset whose entries the book is to hold; None: those of all. ``after_loss``: the ledger lost
-    entries that this machine has seen, which was accepted for the record. ``each`` is told of every entry of the book,
-    with the book and its run as they then are.
+    entries that this machine has seen, which was accepted for the record. ``each`` is called after every entry of the
+    book, with the book and the entry's run.
     """
 
     book: Book
@@ -168,8 +168,8 @@ class Chain:
         if (entry.kind == "genesis") != (self.last is None):
             raise broken(entry, "the first entry, and no other, is the genesis")
         if self.last is None:
-            found = entry.document.get("identity")
-            if found != self.book.identity or not re.fullmatch("[0-9a-f]{32}", str(found)):
+            identity = entry.document.get("identity")
+            if identity != self.book.identity or not re.fullmatch("[0-9a-f]{32}", str(identity)):
                 raise broken(entry, "it is the genesis of another ledger")
 
 
@@ -189,7 +189,7 @@ _RUNS: TypeAdapter[dict[str, list[tuple[int, str]]]] = TypeAdapter(dict[str, lis
 
 
 @dataclass(frozen=True)
-class Known:
+class Snapshot:
     """The content of the file: the anchor, the stamp of the database then, and the state."""
 
     seq: int
@@ -209,8 +209,8 @@ class Memory:
         """Path of the file."""
         return home() / FOLDER / f"{self.identity}.json"
 
-    def read(self) -> Known | None:
-        """Read what is known; None if this machine never wrote to the ledger.
+    def read(self) -> Snapshot | None:
+        """Read the snapshot; None if this machine never wrote to the ledger.
 
         Raises:
             LedgerError: the file is damaged or cannot be read.
@@ -226,10 +226,10 @@ class Memory:
                 f"{self.path}: what this machine knows of its ledger is damaged; hold the newest release against the "
                 "ledger (causalveil ledger verify --release FILE), then remove this file"
             )
-        return Known(**json.loads(text))
+        return Snapshot(**json.loads(text))
 
     def keep(self, chain: Chain, traces: str) -> None:
-        """Remember a verified chain, unless more than it is known already.
+        """Store a verified chain, unless the snapshot has a longer one.
 
         Args:
             chain: up to an entry that is committed.
@@ -241,8 +241,8 @@ class Memory:
         text = canonical({"seq": chain.seq, "hash": chain.hash, "stamp": traces, "state": _state(chain.book)})
         try:
             with self._alone():
-                known = None if chain.after_loss else self.read()
-                if known is not None and known.seq > chain.seq:
+                snapshot = None if chain.after_loss else self.read()
+                if snapshot is not None and snapshot.seq > chain.seq:
                     return
                 with whole_file(self.path, durable=True) as file:
                     file.write(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}".encode())
@@ -264,20 +264,20 @@ class Memory:
 
 
 def caught_up(store: Store, connection: Connection, identity: str, memory: Memory | None) -> Chain:
-    """Return the whole ledger, verified: what is known, and the entries that followed.
+    """Return the whole ledger, verified: the snapshot, and the entries that followed.
 
-    Must be called in a write transaction: what others committed is then there, and what they know is no newer.
+    It must be called in a write transaction: entries that others committed are then there, and no snapshot is newer.
 
     Raises:
-        LedgerError: the ledger is older than what this machine has seen of it, or does not verify.
+        LedgerError: the ledger lacks an entry which this machine has seen, or does not verify.
     """
-    known = None if memory is None else memory.read()
-    refuse_older(store, connection, known, identity)
-    after_loss = known is not None and not holds(store, connection, known)
+    snapshot = None if memory is None else memory.read()
+    refuse_older(store, connection, snapshot, identity)
+    after_loss = snapshot is not None and not holds(store, connection, snapshot)
     if after_loss:
-        known = None
+        snapshot = None
     refuse_unguarded(store, connection)
-    chain = remembered(store, connection, identity, known)
+    chain = remembered(store, connection, identity, snapshot)
     if chain is not None:
         return chain
     chain = from_the_first(store, connection, identity)
@@ -285,31 +285,31 @@ def caught_up(store: Store, connection: Connection, identity: str, memory: Memor
     return chain
 
 
-def remembered(store: Store, connection: Connection, identity: str, known: Known | None) -> Chain | None:
-    """Return the chain as known, extended by the entries that followed, verified.
+def remembered(store: Store, connection: Connection, identity: str, snapshot: Snapshot | None) -> Chain | None:
+    """Return the chain of a snapshot, extended by the entries that followed, verified.
 
-    None where verification has to begin at the first entry. ``known`` must have been read before ``connection`` looked
-    at the ledger, or in a write transaction.
+    None where verification has to begin at the first entry. ``snapshot`` must have been read before ``connection``
+    looked at the ledger, or in a write transaction.
 
     Raises:
         LedgerError: an entry that followed breaks a rule.
     """
-    if known is None or (head := store.head(connection)) is None or not holds(store, connection, known):
+    if snapshot is None or (head := store.head(connection)) is None or not holds(store, connection, snapshot):
         return None
-    # Who appends tells the machine; a change without an entry is somebody else's.
-    quiet = leaves_traces(store) and (head.seq > known.seq or stamp(store, connection) == known.stamp)
-    chain = _restored(store, connection, identity, known) if quiet else None
+    # A writer of this machine updates the snapshot; a changed stamp without an entry is a change from outside.
+    quiet = leaves_traces(store) and (head.seq > snapshot.seq or stamp(store, connection) == snapshot.stamp)
+    chain = _restored(store, connection, identity, snapshot) if quiet else None
     if chain is not None:
-        chain.take(store.select(connection, entries.c.seq > known.seq, checked=False))
+        chain.take(store.select(connection, entries.c.seq > snapshot.seq, checked=False))
     return chain
 
 
 def look_once(store: Store, identity: str, memory: Memory) -> None:
     """Verify a ledger that this machine never saw, and remember it, while others may write.
 
-    The first look at a long ledger takes seconds. Who writes afterwards finds the anchor, and holds the lock for the
-    entries that followed only. It is made in slices, since a reader of SQLite holds off whoever commits; traces are
-    taken before the first of them, so that a change meanwhile is seen as one.
+    The first look at a long ledger takes seconds. Later writers find the anchor, and hold the lock only for the entries
+    that followed. It is made in slices, since a reader of SQLite blocks commits; traces are taken before the first
+    slice, so that a change meanwhile is detected.
 
     Raises:
         LedgerError: the ledger does not verify.
@@ -324,10 +324,10 @@ def look_once(store: Store, identity: str, memory: Memory) -> None:
     while True:
         with store.read() as connection:
             until = entries.c.seq <= chain.seq + SLICE
-            found = list(store.select(connection, entries.c.seq > chain.seq, until, checked=False))
-        if not found:
+            following = list(store.select(connection, entries.c.seq > chain.seq, until, checked=False))
+        if not following:
             break
-        chain.take(found)
+        chain.take(following)
     memory.keep(chain, traces)
 
 
@@ -341,17 +341,17 @@ def refuse_unguarded(store: Store, connection: Connection) -> None:
         raise LedgerError("the triggers that keep the ledger append-only are gone: they were removed")
 
 
-def refuse_older(store: Store, connection: Connection, known: Known | None, identity: str) -> None:
-    """Hold a ledger against what this machine has seen of it.
+def refuse_older(store: Store, connection: Connection, snapshot: Snapshot | None, identity: str) -> None:
+    """Refuse a ledger that lacks an entry which this machine has seen.
 
     Raises:
-        LedgerError: it is an older copy, and nobody accepted that for the record.
+        LedgerError: it is an older copy, and that was not accepted for the record.
     """
-    if known is not None and not accounts_for(store, connection, known.seq, known.hash):
+    if snapshot is not None and not accounts_for(store, connection, snapshot.seq, snapshot.hash):
         raise LedgerError(
-            f"ledger {identity} is an older copy, or entries of it are gone: this machine has seen entry {known.seq}, "
-            "and it is not there; bring back the newest copy, or if that is lost read docs/ledger.md, 'After a "
-            "restore', and run: causalveil ledger restored --reason TEXT"
+            f"ledger {identity} is an older copy, or entries of it are gone: this machine has seen entry "
+            f"{snapshot.seq}, and it is not there; bring back the newest copy, or if that is lost read docs/ledger.md, "
+            "'After a restore', and run: causalveil ledger restored --reason TEXT"
         )
 
 
@@ -375,9 +375,9 @@ def from_the_first(
     return chain
 
 
-def holds(store: Store, connection: Connection, known: Known) -> bool:
-    """Check whether a ledger has the entry that this machine has seen last."""
-    return _has(store, connection, known.seq, known.hash)
+def holds(store: Store, connection: Connection, snapshot: Snapshot) -> bool:
+    """Check whether a ledger has the last entry that this machine has seen."""
+    return _has(store, connection, snapshot.seq, snapshot.hash)
 
 
 def accounts_for(store: Store, connection: Connection, seq: int, digest: str) -> bool:
@@ -389,12 +389,11 @@ def accounts_for(store: Store, connection: Connection, seq: int, digest: str) ->
 
 
 def _has(store: Store, connection: Connection, seq: int, digest: str) -> bool:
-    found = next(iter(store.select(connection, entries.c.seq == seq, checked=False)), None)
-    return found is not None and found.hash == digest
+    return any(entry.hash == digest for entry in store.select(connection, entries.c.seq == seq, checked=False))
 
 
 def _state(book: Book) -> dict[str, Any]:
-    """Return what later entries need of a book.
+    """Return the state that later entries depend on.
 
     Caps, grants, admissions, sums, and the runs that may still have entries.
     """
@@ -403,17 +402,17 @@ def _state(book: Book) -> dict[str, Any]:
         "caps": _CAPS.dump_python(book.caps),
         "grants": _GRANTS.dump_python(book.grants),
         "admissions": book.admissions,
-        "used": [[*key, asdict(use)] for key, use in book.sums()],
+        "used": [[*key, use._asdict()] for key, use in book.sums()],
         "runs": {run_id: [[entry.seq, entry.hash] for entry in run.entries] for run_id, run in book.runs.items()},
     }
 
 
-def _restored(store: Store, connection: Connection, identity: str, known: Known) -> Chain | None:
+def _restored(store: Store, connection: Connection, identity: str, snapshot: Snapshot) -> Chain | None:
     """The chain up to the anchor.
 
     It is None if the state is of another version, or a run under way was changed.
     """
-    book, state = Book(identity), known.state
+    book, state = Book(identity), snapshot.state
     try:
         if state["version"] != STATE:
             return None
@@ -425,14 +424,14 @@ def _restored(store: Store, connection: Connection, identity: str, known: Known)
         runs = _RUNS.validate_python(state["runs"])
         stored = _entries(store, connection, [seq for links in runs.values() for seq, _ in links])
         for run_id, links in runs.items():
-            found = [stored[seq] for seq, _ in links if seq in stored]
-            run = run_of(found)
-            if run is None or [(entry.seq, entry.hash) for entry in found] != links:
+            of_run = [stored[seq] for seq, _ in links if seq in stored]
+            run = run_of(of_run)
+            if run is None or [(entry.seq, entry.hash) for entry in of_run] != links:
                 return None
             book.runs[run_id] = run
     except (KeyError, TypeError, ValidationError):
         return None
-    return Chain(book, (known.seq, known.hash))
+    return Chain(book, (snapshot.seq, snapshot.hash))
 
 
 def _entries(store: Store, connection: Connection, numbers: list[int]) -> dict[int, Entry]:

@@ -39,7 +39,7 @@ from causalveil.schemas.documents import own_version
 from causalveil.schemas.errors import LedgerError, kind_of
 from causalveil.tasks.machine.files import fair_lock
 from causalveil.tasks.machine.site import actor, host
-from causalveil.tasks.privacy.ledger.entry import BY, NO_HASH, SAID_BY, Entry, broken, canonical
+from causalveil.tasks.privacy.ledger.entry import AUTHOR_FIELDS, BY, NO_HASH, Entry, broken, canonical
 
 _LOG = logging.getLogger("causalveil.flow")
 P = ParamSpec("P")
@@ -47,7 +47,7 @@ R = TypeVar("R")
 C = TypeVar("C", bound=type)
 MIGRATIONS = Path(__file__).with_name("migrations")
 VERSION_TABLE = "ledger_version"
-# What the migrations make of a new SQLite file, so that a first run or a simulation need not import alembic (0.3 s).
+# The tables that the migrations make, so that a first run or a simulation need not import alembic (0.3 s).
 SQLITE_TABLES = MIGRATIONS / "sqlite.sql"
 
 
@@ -111,7 +111,7 @@ def _statements(text: str) -> Iterator[str]:
 URL_VARIABLE = "CAUSALVEIL_LEDGER_URL"
 VERSION = "0001"
 BUSY_SECONDS = 60
-# So long a server is waited for that went away after it had answered this process, as servers do that restart.
+# Wait for a server that went away after it had answered this process, as servers do that restart.
 AWAY_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
 _ANSWERED: set[sa.URL] = set()
@@ -119,7 +119,7 @@ _ANSWERED: set[sa.URL] = set()
 # Any constant does: PostgreSQL's advisory locks are per database. These are the ASCII codes of "causalve".
 _LOCK = int.from_bytes(b"causalve", "big")
 
-# Under this name a connection notes the last entry that its transaction appended.
+# The key under which a connection keeps the last entry that its transaction appended.
 _APPENDED = "causalveil_appended"
 
 entries = sa.table(
@@ -130,17 +130,14 @@ entries = sa.table(
 
 
 class ConnectionLost(LedgerError):
-    """A connection was lost before its transaction was recorded.
-
-    The transaction may be made again.
-    """
+    """A connection was lost before its transaction was recorded: it may be repeated."""
 
 
-def again(transaction: Callable[P, R]) -> Callable[P, R]:
-    """Make a transaction anew while its connection is lost, for ``AWAY_SECONDS`` at most."""
+def retried(transaction: Callable[P, R]) -> Callable[P, R]:
+    """Return a transaction that is repeated while its connection is lost, up to a minute."""
 
     @functools.wraps(transaction)
-    def made(*args: P.args, **kwargs: P.kwargs) -> R:
+    def repeat(*args: P.args, **kwargs: P.kwargs) -> R:
         until = time.monotonic() + AWAY_SECONDS
         while True:
             try:
@@ -150,17 +147,17 @@ def again(transaction: Callable[P, R]) -> Callable[P, R]:
                     raise
             time.sleep(_PAUSE_SECONDS)
 
-    return made
+    return repeat
 
 
-def made_again(ledger: C) -> C:
-    """Have every public method of a class made by :func:`again`.
+def with_retries(ledger: C) -> C:
+    """Apply :func:`retried` to every public method of a class.
 
     Each may write in one transaction at most, and in its last.
     """
     for name, method in inspect.getmembers(ledger, inspect.isfunction):
         if not name.startswith("_"):
-            setattr(ledger, name, again(method))
+            setattr(ledger, name, retried(method))
     return ledger
 
 
@@ -273,12 +270,12 @@ class Store:
         if self.url.get_backend_name() == "sqlite":
             return False
         text = str(problem.orig).lower()
-        restarts = any(words in text for words in ("starting up", "shutting down"))
-        return restarts or (self.url in _ANSWERED and not any(words in text for words in _REFUSED))
+        restarts = any(phrase in text for phrase in ("starting up", "shutting down"))
+        return restarts or (self.url in _ANSWERED and not any(phrase in text for phrase in _REFUSED))
 
     @contextmanager
     def _open(self, connection: sa.Connection) -> Iterator[None]:
-        """Name a connection that is lost before anything is committed."""
+        """Raise ``ConnectionLost`` where the connection is lost before the commit."""
         try:
             yield
         except DBAPIError as problem:
@@ -301,8 +298,8 @@ class Store:
         with self._connected() as connection, connection.begin():
             # The server may still be at that transaction: once its lock is free, it has ended either way.
             self._lock(connection)
-            found = connection.execute(sa.select(entries.c.hash).where(entries.c.seq == entry.seq)).scalar()
-        return bool(found == entry.hash)
+            stored = connection.execute(sa.select(entries.c.hash).where(entries.c.seq == entry.seq)).scalar()
+        return bool(stored == entry.hash)
 
     def _line(self) -> AbstractContextManager[None]:
         """SQLite's writers wait in line; PostgreSQL's server keeps one of its own.
@@ -314,7 +311,7 @@ class Store:
             return nullcontext()
         return fair_lock(Path(f"{path}-queue"))
 
-    @again
+    @retried
     def prepare(self) -> str:
         """Create or migrate the tables where needed; return the ledger's identity, 32 hex digits.
 
@@ -388,12 +385,12 @@ class Store:
     ) -> Entry:
         """Chain one entry to the head, inside a write transaction.
 
-        It says who wrote it, where, what for and with which version.
+        Its body names the author, host, purpose and version.
         """
         head = self.head(connection)
         seq, previous = (1, NO_HASH) if head is None else (head.seq + 1, head.hash)
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        by = dict(zip(SAID_BY, (actor(), host(), purpose, own_version()), strict=True))
+        by = dict(zip(AUTHOR_FIELDS, (actor(), host(), purpose, own_version()), strict=True))
         text = canonical({**body, BY: by})
         entry = Entry(seq, kind, dataset, run_id, name, text, previous, "", now)
         entry = replace(entry, hash=entry.digest())
@@ -420,12 +417,12 @@ class Store:
     def _version(self, connection: sa.Connection) -> str | None:
         if not sa.inspect(connection).has_table(VERSION_TABLE):
             return None
-        found = connection.execute(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
-        if found is not None and found > VERSION:
+        version = connection.execute(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+        if version is not None and version > VERSION:
             raise LedgerError(
-                f"ledger {self.place} has schema version {found}, newer than this program's {VERSION}; update it"
+                f"ledger {self.place} has schema version {version}, newer than this program's {VERSION}; update it"
             )
-        return found
+        return version
 
     def _create_file(self) -> None:
         """Create a SQLite file with mode 0600 before SQLite would create it with the umask's."""
@@ -464,7 +461,7 @@ def _parse(text: str | sa.URL) -> sa.URL:
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # transactions are begun by _begin_sqlite and by nobody else
+    connection.isolation_level = None  # _begin_sqlite alone begins transactions
     for pragma in ("foreign_keys=ON", "synchronous=EXTRA", "fullfsync=ON", "journal_mode=DELETE"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
 
@@ -474,7 +471,7 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-# What waiting does not mend, though a server has answered before.
+# Errors for which it is useless to wait, though a server has answered before.
 _REFUSED = ("authentication failed", "no password supplied", "permission denied", "does not exist")
 _CAUSES = (
     ("append-only", "refuses to change an entry"),
@@ -498,7 +495,7 @@ _CAUSES = (
 
 
 def _cause(problem: SQLAlchemyError) -> str:
-    """Describe what went wrong without the driver's text, which may quote a password or a value."""
+    """Name the cause of an error without the driver's text, which may quote a password or a value."""
     text = str(getattr(problem, "orig", None) or problem).lower()
-    found = next((words for key, words in _CAUSES if key in text), None)
-    return found or f"cannot be reached or used ({kind_of(problem)})"
+    cause = next((cause for key, cause in _CAUSES if key in text), None)
+    return cause or f"cannot be reached or used ({kind_of(problem)})"
