@@ -111,7 +111,7 @@ def find_ranges(
             units=layout.units,
             epsilon=amount_text(plan.total.epsilon),
             threshold=ranges.threshold(len(study.numbers), charges[0].noise_scale or 0.0),
-            ranges=ranges.found(study, noisy),
+            ranges=ranges.ranges_of(study, noisy),
         )
         budget.finish(result.model_dump_json(indent=2) + "\n")
     except CausalveilError as problem:

@@ -2,9 +2,9 @@
 
 - ``admit``: Hold all rows of a folder to the contract, once, and each unit to one row.
 - ``cells``: Read the rows of a table: outcomes, subgroup, arm, and which rows are eligible.
-- ``covariates``: Say which columns encode covariates, and which declared ranges are too narrow.
+- ``covariates``: Determine which columns encode covariates, and which declared ranges are too narrow.
 - ``data_folder``: Open the folder of a dataset once, and digest the files that a run reads.
-- ``enclave``: Keep the rows of a run, and what one stage leaves for the next.
+- ``enclave``: Keep the rows of a run, and the arrays that one stage leaves for the next.
 - ``manifests``: Keep manifests of admitted data, and hold a run's files to them before it reserves.
 - ``normalise``: Turn columns into rows of the unit ball.
 - ``partitions``: List the partitions of a data folder, and read their rows in segments.

@@ -1,13 +1,13 @@
 """Hold all rows of a folder to the contract, once, and each unit to one row.
 
-One stage looks for breaches of the contract and for units that stand twice, and takes digests of the files. The owner
-is told of every problem at once, with counts. Of a small file the bytes that were digested are those that are decoded,
-and rows of small files are gathered until there are enough of them to be worth a look.
+One stage looks for breaches of the contract and for units that occur twice, and takes digests of the files. The owner
+is told of every problem at once, with counts. A small file is digested and decoded from the same bytes in memory, and
+rows of small files are gathered and checked together.
 
-Keyed hashes of unit ids go to scratch, spread over files by value, and each file is looked at once. Numbers that rise
-from row to row, as most tables' do, need less: they are written as they are, and nothing more is asked if no two such
-pieces overlap. Of numbers without a gap, which count rows, their ends say all. Memory holds the hashes of one piece or
-of one file, whatever the number of units.
+Keyed hashes of unit ids go to scratch, spread over files by value, and each file is read once. Ids that increase from
+row to row, as in most tables, need less: they are written unhashed, and if no two pieces overlap, no id occurs twice.
+Of ids without a gap, which count rows, the two ends suffice. Memory holds the hashes of one piece or of one file,
+whatever the number of units.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from causalveil.tasks.data.partitions import (
     as_compared,
     column_types,
     contradictions,
+    folder_values,
     list_partitions,
     opened,
     other_count,
     reading,
     rows_of,
-    said_by_folders,
     segment_rows,
     types_of,
 )
@@ -71,7 +71,7 @@ from causalveil.tasks.privacy.keys import admission_key, passing_key
 
 
 class WholeFile:
-    """One of them."""
+    """A Parquet file in memory."""
 
     def __init__(self, partition: Partition, content: bytes) -> None:
         """Read the footer.
@@ -83,10 +83,6 @@ class WholeFile:
         with reading(partition.path):
             self._file = pq.ParquetFile(pa.BufferReader(content))
             self.schema = self._file.schema_arrow
-
-    def types(self) -> dict[str, pl.DataType]:
-        """Return :func:`column_types` of a partition; files of one ``schema`` have the same."""
-        return polars_types(self.schema)
 
     def rows(self, columns: Sequence[str]) -> pa.Table:
         """Return all rows of some columns as the file stores them, for :func:`joined`.
@@ -106,25 +102,26 @@ def joined(tables: Sequence[pa.Table], columns: Sequence[str]) -> pl.DataFrame:
     return frame_of(pa.concat_tables(tables), columns)
 
 
-# Each file that waits has buffers of its own, which may be larger than its rows.
+# Each gathered file has buffers of its own, which may be larger than its rows.
 MOST_FILES = 1_024
 
 
 class Together:
-    """Gathers the rows of files that follow each other and store the same columns alike."""
+    """Gathers the rows of successive files that store the same columns in the same types."""
 
-    def __init__(self, rows: int, look: Callable[[list[Partition], pl.DataFrame, Types], None]) -> None:
-        """Set ``rows``, the most that are looked at together, but for one file.
+    def __init__(self, rows: int, check: Callable[[list[Partition], pl.DataFrame, Types], None]) -> None:
+        """Set ``rows``, the most that are gathered of several files.
 
-        ``look``: is shown files, their rows as stored, and types.
+        ``check`` takes the files, their rows as stored, and types.
         """
         self.rows = rows
-        self._look = look
+        self._check = check
         self._columns: Types = {}
         self._tables: list[pa.Table] = []
         self._partitions: list[Partition] = []
         self._height = 0
-        self._known: tuple[pa.Schema, Types] | None = None
+        self._schema: pa.Schema | None = None
+        self._types: Types = {}
 
     def types_of(self, file: WholeFile) -> Types:
         """Return the types of a file's columns; those of the one before if their schemas are equal.
@@ -132,17 +129,17 @@ class Together:
         Raises:
             DataError: the footer does not parse.
         """
-        if self._known is None or not self._known[0].equals(file.schema, check_metadata=True):
-            self._known = file.schema, file.types()
-        return self._known[1]
+        if self._schema is None or not self._schema.equals(file.schema, check_metadata=True):
+            self._schema, self._types = file.schema, polars_types(file.schema)
+        return self._types
 
     def add(self, partition: Partition, file: WholeFile, columns: Types) -> None:
-        """Take in the rows of the file that comes next.
+        """Take in the rows of the next file.
 
         Args:
             partition: the file.
             file: its content.
-            columns: which to read, and the types in which it stores them.
+            columns: names of those to read, with the types in which it stores them.
 
         Raises:
             DataError: they cannot be read.
@@ -160,11 +157,11 @@ class Together:
         self._partitions.append(partition)
 
     def close(self) -> None:
-        """Have what was gathered looked at."""
+        """Check the gathered rows."""
         tables, partitions = self._tables, self._partitions
         self._tables, self._partitions, self._height = [], [], 0
         if tables:
-            self._look(partitions, joined(tables, list(self._columns)), self._columns)
+            self._check(partitions, joined(tables, list(self._columns)), self._columns)
 
 
 class Rules:
@@ -176,7 +173,7 @@ class Rules:
         Raises:
             CausalveilError: pandera cannot be imported.
         """
-        # Commands that look at no data do not wait for pandera.
+        # Imported here: pandera is slow to import, and most commands do not need it.
         from causalveil.schemas.contract_schema import ContractSchema
 
         self._roles = roles
@@ -202,7 +199,7 @@ class Rules:
         return Counter({(name, self._worded(name, rule, types)): rows for (name, rule), rows in counts.items()})
 
     def _worded(self, name: str, rule: Rule, types: Types) -> Rule:
-        """Return the rule in words that fit what is stored: a unit that is no whole number is read as a null."""
+        """Return the rule in words for the stored type: a unit that is no whole number is read as a null."""
         stored = types[name]
         fractions = self._roles[name].holds is Holds.unit and stored.is_numeric() and not stored.is_integer()
         return Rule.null_unit if rule is Rule.null and fractions else rule
@@ -216,27 +213,27 @@ def type_findings(
     Args:
         roles: what each column must hold.
         wrong: the columns that by themselves break a rule of types.
-        partition: a file; one without rows holds nothing of a wrong type.
+        partition: a file; types in a file without rows are arbitrary.
         types: of its columns, from its footer: no row is read.
         first: of the first partition that has rows.
         exact: whether whole numbers must have one type too, as where rows are written anew.
     """
-    found = list[Finding]()
+    findings = list[Finding]()
     for name, role in roles.items() if partition.rows else ():
         rule = wrong.get(name)
         if rule is None and name in first and families_differ(role, types[name], first[name], exact=exact):
             rule = Rule.same_type
         if rule is not None:
-            found.append(Finding(path=partition.path, column=name, rule=rule))
-    return found
+            findings.append(Finding(path=partition.path, column=name, rule=rule))
+    return findings
 
 
 def row_findings(partition: Partition, counts: Counter[tuple[str, Rule]]) -> list[Finding]:
-    """Return what :meth:`Rules.broken` counted in one partition, for its owner."""
+    """Return the counts of :meth:`Rules.broken` in a partition as findings for its owner."""
     return [Finding(path=partition.path, column=name, rule=rule, rows=rows) for (name, rule), rows in counts.items()]
 
 
-# Hashes per file, about: 16 MB each.
+# About the number of hashes per file: 16 MB.
 FILE_UNITS = 1_000_000
 MOST_HASH_FILES = 512
 
@@ -249,27 +246,27 @@ class SeenUnits:
 
         Args:
             folder: in scratch.
-            units: about how many will be seen.
+            units: about the number of units.
             key: of their hashes, 16 bytes.
         """
         self._hashes = SeenHashes(folder, units)
-        self._key, self._raw = key, folder / "rising"
+        self._key, self._increasing_file = key, folder / "rising"
+        # First and last id of each piece of increasing ids, and the pieces without a gap.
         self._ends: list[tuple[int, int]] = []
-        # Those of them that are whole, from end to end.
-        self._counts: list[range] = []
+        self._gapless: list[range] = []
 
     def add(self, units: pl.Series) -> None:
         """Take in units, without nulls, in any order and number."""
-        numbers = None if self._hashes.any else _rising_numbers(units)
+        numbers = None if self._hashes.any else _increasing_ids(units)
         if numbers is None:
             self._hashes.add(keyed_hash(units, self._key))
         elif len(numbers):
             first, last = int(numbers[0]), int(numbers[-1])
             self._ends.append((first, last))
             if last - first + 1 == len(numbers):
-                self._counts.append(range(first, last + 1))
+                self._gapless.append(range(first, last + 1))
                 return
-            with writing_scratch(), self._raw.open("ab") as file:
+            with writing_scratch(), self._increasing_file.open("ab") as file:
                 file.write(numbers.data)
 
     def repeated(self) -> int:
@@ -277,22 +274,19 @@ class SeenUnits:
         apart = all(before[1] < after[0] for before, after in pairwise(sorted(self._ends)))
         if apart and not self._hashes.any:
             return 0
-        for numbers in self._rising():
+        for numbers in self._unhashed():
             self._hashes.add(keyed_hash(pl.Series(numbers), self._key))
         self._ends.clear()
-        self._counts.clear()
+        self._gapless.clear()
         return self._hashes.repeated()
 
-    def _rising(self) -> Iterator[IntArray]:
-        """Yield the units that are not hashed yet, in pieces: first those that count rows.
-
-        Once they are among the hashes, there are none.
-        """
-        for count in self._counts:
-            for start in range(count.start, count.stop, FILE_UNITS):
-                yield start + np.arange(min(FILE_UNITS, count.stop - start), dtype=np.int64)
-        if len(self._ends) > len(self._counts):
-            with self._raw.open("rb") as file:
+    def _unhashed(self) -> Iterator[IntArray]:
+        """Yield the ids that are not hashed yet, in pieces."""
+        for ids in self._gapless:
+            for start in range(ids.start, ids.stop, FILE_UNITS):
+                yield start + np.arange(min(FILE_UNITS, ids.stop - start), dtype=np.int64)
+        if len(self._ends) > len(self._gapless):
+            with self._increasing_file.open("rb") as file:
                 while len(numbers := np.fromfile(file, dtype=np.int64, count=FILE_UNITS)):
                     yield numbers
 
@@ -301,7 +295,7 @@ class SeenHashes:
     """Hashes of units, in files of a folder."""
 
     def __init__(self, folder: Path, units: int, file_units: int = FILE_UNITS) -> None:
-        """Make the folder; ``units`` is about how many will be seen."""
+        """Make the folder; ``units`` is about their number."""
         self._folder = folder
         self._files = min(MOST_HASH_FILES, max(1, -(-units // file_units)))
         self.any = False
@@ -333,8 +327,8 @@ class SeenHashes:
         return np.fromfile(path, dtype=np.uint64).reshape(-1, 2)
 
 
-def _rising_numbers(units: pl.Series) -> IntArray | None:
-    """Integers of 64 bits of which each is above the one before; None: they are not that."""
+def _increasing_ids(units: pl.Series) -> IntArray | None:
+    """Strictly increasing integers of 64 bits; None if the units are not."""
     if not units.dtype.is_integer():
         return None
     wide = units.cast(pl.Int64, strict=False)
@@ -365,21 +359,21 @@ def admit_stage(contract: Contract, folder: DataFolder, layout: Layout, scratch:
         folder: the data folder.
         layout: all partitions in it.
         scratch: an empty private folder on disk, for 16 bytes a unit, or for all rows where they are reduced.
-        reduced: the folder of the dataset's reduced rows; nothing is written there unless the contract has ``rows``.
+        reduced: the folder of the dataset's reduced rows, used only if the contract has ``rows``.
 
     Returns:
         The manifest.
 
     Raises:
-        NotAdmitted: with every problem that was found, and a message that tells the first without its count.
+        NotAdmitted: with every problem, and a message that states the first without its count.
         DataError: a file changed meanwhile.
     """
-    look = _Look(contract, folder, layout, scratch)
-    files = look.at_all()
+    check = _Check(contract, folder, layout, scratch)
+    files = check.all_files()
     given: tuple[AdmittedFile, ...] = ()
-    if contract.rows is not None and not look.findings:
-        given, files = files, look.reduce(reduced, files)
-    findings = (*look.findings, *look.repeated())
+    if contract.rows is not None and not check.findings:
+        given, files = files, check.reduce(reduced, files)
+    findings = (*check.findings, *check.repeated())
     if findings:
         forget_draft(reduced)
         more = " (and more)" if len(findings) > 1 else ""
@@ -388,15 +382,15 @@ def admit_stage(contract: Contract, folder: DataFolder, layout: Layout, scratch:
             "every problem with its count by: causalveil admit FOLDER",
             findings,
         )
-    admission = look.admission(files, given)
+    admission = check.admission(files, given)
     if admission.reduced is not None:
-        # Rows that nobody admitted never lie where a run could look for them.
+        # Only admitted rows come where a run looks for them.
         shutil.rmtree(reduced / admission.reduced, ignore_errors=True)
         (reduced / DRAFT).rename(reduced / admission.reduced)
     return admission
 
 
-class _Look:
+class _Check:
     """One pass through the partitions, with its findings."""
 
     def __init__(self, contract: Contract, folder: DataFolder, layout: Layout, scratch: Path) -> None:
@@ -411,35 +405,31 @@ class _Look:
         self._rules = Rules(self.roles)
         self._together = Together(segment_rows(len(self.roles)), self._frame)
 
-    def at_all(self) -> tuple[AdmittedFile, ...]:
-        """Look at all rows of every file, those of small files together.
-
-        What is wrong goes to ``findings``.
-        """
-        files = tuple(
-            self._at(partition) for partition in in_steps(self.layout.partitions, len(self.layout.partitions))
-        )
+    def all_files(self) -> tuple[AdmittedFile, ...]:
+        """Check all rows of every file, those of small files together; problems go to ``findings``."""
+        partitions = self.layout.partitions
+        files = tuple(self._file(partition) for partition in in_steps(partitions, len(partitions)))
         self._together.close()
         return files
 
-    def _at(self, partition: Partition) -> AdmittedFile:
-        found = None
+    def _file(self, partition: Partition) -> AdmittedFile:
+        admitted = None
         with suppress(OSError), opened(self.folder, partition.path) as file:
             if file.content is not None and partition.rows <= self._together.rows:
                 digest = file_digest(file, self.key)
                 self._small(partition, file.content)
             else:
                 with ThreadPoolExecutor(max_workers=1) as pool:
-                    waiting = pool.submit(file_digest, file, self.key)
+                    future = pool.submit(file_digest, file, self.key)
                     self._large(partition, file)
-                    digest = waiting.result()
-            found = None if file.changed else admitted_file(partition, file, digest, modified=file.modified)
-        if found is None:
+                    digest = future.result()
+            admitted = None if file.changed else admitted_file(partition, file, digest, modified=file.modified)
+        if admitted is None:
             raise DataError(f"{partition.path}: changed while it was looked at; leave the data alone until admitted")
-        return found
+        return admitted
 
     def admission(self, files: tuple[AdmittedFile, ...], given: tuple[AdmittedFile, ...]) -> Admission:
-        """Return the manifest of data in which nothing was found."""
+        """Return the manifest of data without findings."""
         columns = {name: str(dtype) for name, dtype in self.first.items() if name in self.roles or self.contract.rows}
         casts = {}
         for name, stored in sorted(self._stored.items()):
@@ -468,20 +458,20 @@ class _Look:
             self._units(block).add(units)
 
         try:
-            # Rows are read a second time: those of the very files that were looked at.
+            # Rows are read a second time, from the same files.
             held = self.folder.held_to(Digests(self.key, {file.path: file for file in files}))
             reduce_stage(self.contract, held, self.layout, place, draft, each, bytes.fromhex(self.key))
-            made = DataFolder(draft)
-            layout = list_partitions(made, None if self.contract.blocks is None else self.contract.blocks.key)
-            self.first = column_types(made, layout.partitions[0])
-            return tuple(self._digested(made, partition) for partition in layout.partitions)
+            folder = DataFolder(draft)
+            layout = list_partitions(folder, None if self.contract.blocks is None else self.contract.blocks.key)
+            self.first = column_types(folder, layout.partitions[0])
+            return tuple(self._digested(folder, partition) for partition in layout.partitions)
         except BaseException:
             forget_draft(root)
             raise
 
     def _digested(self, folder: DataFolder, partition: Partition) -> AdmittedFile:
         with opened(folder, partition.path) as file:
-            # No time: the same rows reduced again have the same manifest.
+            # Without the time of change, so that the same rows reduced again have the same manifest.
             return admitted_file(partition, file, file_digest(file, self.key), modified=0)
 
     def repeated(self) -> list[Finding]:
@@ -492,30 +482,30 @@ class _Look:
         return [Finding(path=block, column=self.contract.unit, rule=rule, rows=rows) for block, rows in counts if rows]
 
     def _small(self, partition: Partition, content: bytes) -> None:
-        """A file that is in memory: its rows wait for those of its neighbours."""
+        """Check a file in memory, its rows together with those of its neighbours."""
         try:
             file = WholeFile(partition, content)
             types = self._together.types_of(file)
-            good, said = self._good(partition, types), said_by_folders(partition, types)
-            if said and partition.rows:
-                stored = joined([file.rows(list(said))], list(said))
-                self._hold_to_folders(partition, said, [read_frame(stored, as_compared(said))])
+            good, values = self._good(partition, types), folder_values(partition, types)
+            if values and partition.rows:
+                stored = joined([file.rows(list(values))], list(values))
+                self._hold_to_folders(partition, values, [read_frame(stored, as_compared(values))])
             if good and partition.rows:
                 self._together.add(partition, file, {name: types[name] for name in good})
         except DataError as problem:
             self._unreadable(problem)
 
     def _large(self, partition: Partition, file: OpenFile) -> None:
-        """A file that is read piece by piece."""
+        """Check a file piece by piece."""
         self._together.close()
         try:
             types = types_of(file, partition)
             good = {name: self.roles[name] for name in self._good(partition, types)}
-            said = said_by_folders(partition, types)
-            if said and partition.rows:
-                self._hold_to_folders(partition, said, rows_of(file, partition, as_compared(said), self._together.rows))
+            values, most = folder_values(partition, types), self._together.rows
+            if values and partition.rows:
+                self._hold_to_folders(partition, values, rows_of(file, partition, as_compared(values), most))
             counts = Counter[tuple[str, Rule]]()
-            for frame in rows_of(file, partition, good, self._together.rows, widen=False) if good else ():
+            for frame in rows_of(file, partition, good, most, widen=False) if good else ():
                 if partition.rows:
                     counts += self._rules.broken(frame, types)
                     self._see(partition.block, frame)
@@ -523,11 +513,11 @@ class _Look:
         except DataError as problem:
             self._unreadable(problem)
 
-    def _hold_to_folders(self, partition: Partition, said: dict[str, str], frames: Iterable[pl.DataFrame]) -> None:
-        """Hold columns to what folders say of them."""
+    def _hold_to_folders(self, partition: Partition, values: dict[str, str], frames: Iterable[pl.DataFrame]) -> None:
+        """Compare columns with the values in their folders' names."""
         counts = Counter[str]()
         for frame in frames:
-            counts.update(contradictions(frame, said))
+            counts.update(contradictions(frame, values))
         wrong = {(name, Rule.folder): rows for name, rows in counts.items() if rows}
         if wrong:
             self._together.close()
@@ -538,24 +528,24 @@ class _Look:
         self.findings.append(Finding(rule=str(problem)))
 
     def _good(self, partition: Partition, types: Types) -> list[str]:
-        """The columns whose types are as they should be; the others are findings."""
+        """The columns of right types; wrong types become findings."""
         if partition.rows:
             self.first = self.first or dict(types)
             for name in self.roles.keys() & types.keys():
                 self._stored.setdefault(name, set()).add(str(types[name]))
                 self._types.setdefault(name, types[name])
-        # Reduced rows are written anew, by a writer that knows no whole numbers beyond 64 bits.
+        # Reduced rows are written anew, and the writer has no whole numbers beyond 64 bits.
         exact = self.contract.rows is not None
         wrong = self._rules.of_types(partition, types, self.first, exact=exact)
         if wrong:
-            # Findings stand in the order of the files.
+            # Findings are in the order of the files.
             self._together.close()
             self.findings += wrong
         bad = {finding.column for finding in wrong}
         return [name for name in self.roles if name not in bad]
 
     def _frame(self, partitions: list[Partition], stored: pl.DataFrame, types: Types) -> None:
-        """Hold the rows of small files to the rules together, and only if one may be broken, file by file."""
+        """Check the rows of small files together, and file by file only if a rule is broken."""
         frame = read_frame(stored, {name: self.roles[name] for name in types}, widen=False)
         start = 0
         if not self._rules.keep(frame):
@@ -564,8 +554,8 @@ class _Look:
                 start += partition.rows
                 self.findings += row_findings(partition, self._rules.broken(part, types))
         start = 0
-        for block, group in groupby(partitions, key=lambda one: one.block):
-            rows = sum(one.rows for one in group)
+        for block, group in groupby(partitions, key=lambda partition: partition.block):
+            rows = sum(partition.rows for partition in group)
             self._see(block, frame[start : start + rows])
             start += rows
 
@@ -574,17 +564,15 @@ class _Look:
             self._units(block).add(values_of(frame, self.contract.unit).drop_nulls())
 
     def _units(self, block: str) -> SeenUnits:
-        """Return the units seen where a unit may have one row.
-
-        That is in a block if units span blocks, else anywhere.
-        """
+        """Return the units seen in a block if units span blocks, else in all: a unit may have one row there."""
         scope = block if self.contract.units_span_blocks else ""
         if scope not in self._seen:
-            units = sum(one.rows for one in self.layout.partitions if not scope or one.block == scope)
+            partitions = self.layout.partitions
+            units = sum(partition.rows for partition in partitions if not scope or partition.block == scope)
             self._seen[scope] = SeenUnits(self.scratch / f"units-{len(self._seen):05d}", units, self._hash_key)
         return self._seen[scope]
 
 
 def admitted_file(partition: Partition, file: OpenFile, digest: str, *, modified: int) -> AdmittedFile:
-    """Return one line of a manifest."""
+    """Return a file's line of a manifest."""
     return AdmittedFile.taken_from(partition, size=file.size, modified=modified, digest=digest)

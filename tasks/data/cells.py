@@ -1,6 +1,6 @@
 """Read the rows of a table: outcomes, subgroup, arm, and which rows are eligible.
 
-A unit that is not eligible keeps its row, in a subgroup behind all others that no sum is taken of.
+A unit that is not eligible keeps its row, in an extra last subgroup that enters no sum.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CellRows(Rows):
     """Aligned rows of units with arms and subgroups.
 
     x: (rows, d); t: (rows,), the arm, 0 the reference; u: (rows, outcomes) in [-1, 1]; g: (rows,), the subgroup; w:
-    (rows,) in [0, 1], survey weights over the largest that counts; None: all count in full.
+    (rows,) in [0, 1], survey weights over their declared largest value; None: all weights are 1.
     """
 
     g: ByteArray
@@ -52,10 +52,10 @@ class CellRows(Rows):
         return CellRows(self.x[part], self.t[part], self.u[part], self.g[part], w)
 
     def with_outcomes(self, chosen: Sequence[int]) -> CellRows:
-        """Return the rows that have some outcomes, with these alone."""
-        own = replace(self, u=self.u[:, list(chosen)])
-        there = np.isfinite(own.u).all(axis=1)
-        return own if there.all() else own[np.flatnonzero(there)]
+        """Return the rows in which the chosen outcomes are observed, with these alone."""
+        rows = replace(self, u=self.u[:, list(chosen)])
+        observed = np.isfinite(rows.u).all(axis=1)
+        return rows if observed.all() else rows[np.flatnonzero(observed)]
 
     @property
     def roots(self) -> FloatArray | None:
@@ -68,7 +68,7 @@ class CellRows(Rows):
         return cls(rows.x, rows.t, rows.u[:, None], np.zeros(len(rows), np.uint8))
 
     def by_group(self, groups: int) -> Iterator[CellRows]:
-        """Yield the rows of each subgroup in turn, in the order in which they stand.
+        """Yield the rows of each subgroup in turn, in their order.
 
         Rows outside all subgroups are left out.
         """
@@ -115,15 +115,15 @@ def normalise_cells(study: EffectStudy, segment: LoadedSegment, place: Path, key
         save_array(place / "w.npy", shares_of(study.weights, values_of(frame, study.weights.column))[order])
     write_clusters(study.clusters, frame, order, place, key)
     first = study.questions[0]
-    # At level label weights take rows whole; all else goes along columns.
-    along = study.privacy.level is not Level.label
-    write_covariates(first, columns(first, frame), order, place / "x.npy", along)
+    # At level label weights are computed by row; all other sums by column.
+    by_column = study.privacy.level is not Level.label
+    write_covariates(first, columns(first, frame), order, place / "x.npy", by_column)
 
 
 def shares_of(weights: SurveyWeights, series: pl.Series) -> FloatArray:
-    """Return survey weights over the largest that counts, cut to [0, 1]; missing ones are 0."""
-    own = series.cast(pl.Float64, strict=False).fill_null(0.0).fill_nan(0.0).to_numpy()
-    return np.clip(own / weights.upper, 0.0, 1.0)
+    """Return survey weights over their largest value, cut to [0, 1]; missing weights are 0."""
+    values = series.cast(pl.Float64, strict=False).fill_null(0.0).fill_nan(0.0).to_numpy()
+    return np.clip(values / weights.upper, 0.0, 1.0)
 
 
 def arms_of(study: TableStudy, series: pl.Series) -> ByteArray:
@@ -142,8 +142,8 @@ def arms_of(study: TableStudy, series: pl.Series) -> ByteArray:
     arms = nulls_as_reference(study.missing_treatment, series, arms)
     if arms.null_count():
         raise DataError(f"column '{study.treatment}' holds something that is none of its arms")
-    found: ByteArray = arms.to_numpy()
-    return found
+    codes: ByteArray = arms.to_numpy()
+    return codes
 
 
 def of_their_cohorts(study: EffectStudy, arms: ByteArray, u: FloatArray) -> ByteArray:
@@ -154,8 +154,8 @@ def of_their_cohorts(study: EffectStudy, arms: ByteArray, u: FloatArray) -> Byte
     if study.arms is None or not study.of_cohorts:
         return arms
     places = {str(level): place for place, level in enumerate(study.arms.ordered)}
-    for index, one in enumerate(study.outcomes):
-        u[(arms != 0) & (arms != places[str(one.arm)]), index] = np.nan
+    for index, outcome in enumerate(study.outcomes):
+        u[(arms != 0) & (arms != places[str(outcome.arm)]), index] = np.nan
     return np.minimum(arms, np.uint8(1))
 
 
@@ -167,8 +167,7 @@ def groups_of(study: TableStudy, frame: pl.DataFrame) -> ByteArray:
     """
     if study.subgroups is None:
         return np.zeros(frame.height, dtype=np.uint8)
-    column = study.subgroups.column
-    name = study.subgroups.name
+    column, name = study.subgroups.column, study.subgroups.name
     series = values_of(frame, name)
     if series.null_count() and column.nulls is not Missing.indicator:
         raise DataError(f"column '{name}' holds nulls")
@@ -182,10 +181,10 @@ def groups_of(study: TableStudy, frame: pl.DataFrame) -> ByteArray:
 
 def eligible(where: Sequence[Condition], frame: pl.DataFrame) -> BoolArray:
     """Return which rows meet all comparisons; a value that is missing meets none."""
-    found = np.ones(frame.height, dtype=np.bool_)
-    for one in where:
-        found &= _meets(one, values_of(frame, one.column))
-    return found
+    meets_all = np.ones(frame.height, dtype=np.bool_)
+    for condition in where:
+        meets_all &= _meets(condition, values_of(frame, condition.column))
+    return meets_all
 
 
 def _meets(condition: Condition, series: pl.Series) -> BoolArray:
@@ -193,23 +192,28 @@ def _meets(condition: Condition, series: pl.Series) -> BoolArray:
     if isinstance(holds, CategoricalCovariate):
         kind = pl.String() if isinstance(holds.levels[0], str) else pl.Int64()
         levels = series.cast(kind, strict=False)
-        # Level ``other`` is what no declared level is, whether or not it is declared itself.
-        own = pl.Series([one for one in holds.levels if one != OTHER], dtype=kind, strict=False)
-        named = levels.is_in(pl.Series([one for one in values if one != OTHER], dtype=kind, strict=False).implode())
-        has = named | ~levels.is_in(own.implode()) if OTHER in values else named
+        # Level ``other`` is any value that is no declared level, whether or not it is declared itself.
+        declared, named = (
+            pl.Series([level for level in some if level != OTHER], dtype=kind, strict=False).implode()
+            for some in (holds.levels, values)
+        )
+        holds_value = levels.is_in(named)
+        if OTHER in values:
+            holds_value |= ~levels.is_in(declared)
     elif holds.codes is not None:
-        coded = binary(series, holds.codes)
-        has = coded.is_in(pl.Series([int(one == holds.codes.yes) for one in values], dtype=pl.UInt8).implode())
+        codes = pl.Series([int(value == holds.codes.yes) for value in values], dtype=pl.UInt8)
+        holds_value = binary(series, holds.codes).is_in(codes.implode())
     else:
-        has = _compared(condition.op, series.cast(pl.Float64, strict=False).clip(holds.lower, holds.upper), values)
-    met = has if not condition.op.negated else ~has
-    known = series.is_not_null() & (series.is_not_nan() if series.dtype.is_float() else True)
-    return (met & known).fill_null(False).to_numpy()
+        numbers = series.cast(pl.Float64, strict=False).clip(holds.lower, holds.upper)
+        holds_value = _compared(condition.op, numbers, values)
+    met = ~holds_value if condition.op.negated else holds_value
+    present = series.is_not_null() & (series.is_not_nan() if series.dtype.is_float() else True)
+    return (met & present).fill_null(False).to_numpy()
 
 
 def _compared(op: Operator, numbers: pl.Series, values: Sequence[Value]) -> pl.Series:
     """Compare each number with the value; for equality or a negation, look it up among values."""
-    floats = [float(one) for one in values]
+    floats = [float(value) for value in values]
     if op is Operator.less:
         return numbers < floats[0]
     if op is Operator.at_most:

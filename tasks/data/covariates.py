@@ -1,13 +1,13 @@
-"""Say which columns encode covariates, and which declared ranges are too narrow.
+"""Determine which columns encode covariates, and which declared ranges are too narrow.
 
 With p covariates x = (z, 1) / sqrt(p + 1): the blocks of z in the order of the covariates' names, the intercept last.
-``tasks/data/normalise.py`` says what stands in them.
+``tasks/data/normalise.py`` encodes their values.
 
 A declared range is too narrow where many people have its ends. A number in [-c, c] of mean m has at most the variance
-c^2 - m^2, which two values at the ends have. Of a normal number with deviation s that is cut to the range a line
-through what is left of it sees r^2 = s^2 P(within)^2/v, v the variance of what is left (Stein), so beside confounding
-of size B such a line leaves (1 - r^2)/r^2 B. Mean and variance tell which normal number it was, and the share of people
-at its ends how far it is one. Post-processing of released or public values: ``docs/proofs/regression.md``, section 5.
+c^2 - m^2, that of two values at the ends. If a normal number with deviation s is clipped to the range, a line through
+the clipped number explains r^2 = s^2 P(within)^2/v of it, v the clipped variance (Stein), so beside confounding of size
+B such a line leaves (1 - r^2)/r^2 B. Mean and variance determine the normal number, and the share of people at the ends
+how far the number is normal. Post-processing of released or public values: ``docs/proofs/regression.md``, section 5.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, compress
 
 import numpy as np
 
@@ -77,36 +77,36 @@ def _features(name: str, covariate: Covariate, *, indicated: bool) -> tuple[str,
     return (name, *extra)
 
 
-# Of numbers that vary so much of what their mean leaves possible most lie at an end of their declared range.
+# If the variance is above this share of its largest possible value, most numbers are at an end of the declared range.
 CLIPPED = 0.8
-# An end that is closer to the mean than that of numbers spread evenly, which is sqrt(3) standard deviations.
+# Distance from the mean to an end, in standard deviations, just below that of a uniform number, sqrt(3).
 EVENLY = 1.7
-# What is left unseen counts in full from this share of people at the ends on.
+# From this share of people at the ends on, the unseen ratio counts in full.
 MANY = 0.05
-# A normal number whose mean is further from both ends has less than TINY_PART left unseen.
+# A normal number whose mean is further from both ends, in deviations, has an unseen ratio below TINY_PART.
 FITTING = 2.6
-# Less left unseen is taken for nothing, and of a number of which less than the second is nothing is said.
+# Unseen ratios below the first are set to 0; those below the second are not reported.
 TINY_PART, SMALL_PART = 0.005, 0.02
-# Normal numbers are cut at these deviations, to ranges of at least so many deviations.
+# Deviations at which the table clips normal numbers, and the least length of the range between two of them.
 CUTS = (*np.linspace(-2.0, 4.0, 61).tolist(), 6.0, 10.0, 20.0, 50.0, 200.0)
 LEAST_LENGTH = 0.15
-# Arms lie no further apart than so much of what is possible, in steps of halves; no less than this share is treated.
+# Largest distance of the arms' means as a share of the possible, bisections to find it, and least treated share.
 MOST_APART, HALVINGS, LEAST_SHARE = 0.95, 40, 0.01
-# Squares that each arm has of its own carry what is cut further: by so much of the third power of how many deviations
-# the arms are apart, at most of the second number (found numerically: docs/proofs/regression.md, section 5).
+# The squares of each arm increase the error of clipping: by the first number times the third power of the arms'
+# distance in deviations, up to the second number (found numerically: docs/proofs/regression.md, section 5).
 CARRIED, MOST_CARRIED = 0.022, 2.0
-# More than this is not left.
+# The largest ratio of unseen to seen confounding.
 MOST_LEFT = 2.0
 
 
 @dataclass(frozen=True)
 class DeclaredRanges:
-    """Numbers whose declared ranges may be too narrow for their people: (k,) of each.
+    """Numbers whose declared ranges may be too narrow, k of them.
 
     Attributes:
         places: of their columns.
         names: of the numbers.
-        from_zero: whether the declared range starts at 0, where people are by nature: nobody earns less.
+        from_zero: whether the declared range starts at 0, often a natural limit, as of incomes.
     """
 
     places: tuple[int, ...] = ()
@@ -119,11 +119,11 @@ class Ranged:
     """Moments of numbers with declared ranges.
 
     Attributes:
-        declared: which numbers.
+        declared: the numbers and their columns.
         mean: shape (k,), within [-span, span].
         variance: shape (k,).
         span: half the length of each range.
-        ends: the shares of people at the lower and the upper ends, each of shape (k,).
+        ends: the shares of people at the lower and at the upper ends, each of shape (k,).
     """
 
     declared: DeclaredRanges
@@ -135,15 +135,14 @@ class Ranged:
     @property
     def cut_away(self) -> BoolArray:
         """True where most people lie at the ends, shape (k,)."""
-        found: BoolArray = self.variance > CLIPPED * (self.span**2 - self.mean**2)
-        return found
+        is_cut: BoolArray = self.variance > CLIPPED * (self.span**2 - self.mean**2)
+        return is_cut
 
     @property
     def unseen(self) -> FloatArray:
-        """Ratio of confounding by cut numbers that lines leave to what they see, shape (k,).
+        """Ratio of unseen to seen confounding by clipped numbers, shape (k,), if arms coincide.
 
-        0 or more: nothing of numbers at whose ends nobody is, and of those near a lower end of 0. Of arms that
-        lie close to each other, of half the units each.
+        It is 0 of numbers without people at the ends, and of numbers near a lower end of 0.
         """
         return self._left(lambda cuts, _: cuts.unseen)
 
@@ -152,25 +151,24 @@ class Ranged:
 
         ``apart`` has shape (k,), in units of the range.
 
-        No less than :attr:`unseen`, for one of the arms may lie where more is cut.
+        No less than :attr:`unseen`, since one of the arms may lie where more is clipped.
         """
         return self._left(lambda cuts, some: cuts.left(apart[some] / self.span, share))
 
-    def _left(self, of: Callable[[CutNormals, BoolArray], FloatArray]) -> FloatArray:
+    def _left(self, ratio: Callable[[CutNormals, BoolArray], FloatArray]) -> FloatArray:
         deviation = np.sqrt(np.maximum(self.variance, np.finfo(np.float64).tiny))
         near, far = ((self.span + side * np.abs(self.mean)) / deviation for side in (-1, 1))
-        found, some = np.zeros(len(near)), near < FITTING
+        left, some = np.zeros(len(near)), near < FITTING
         if not some.any():
-            return found
+            return left
         lower = self.mean[some] < 0
         cuts = CutNormals.of(near[some], far[some], lower)
-        near, far = near[some], far[some]
-        natural = np.array(self.declared.from_zero, dtype=bool)[some] & (far > EVENLY)
-        counted = np.minimum((self.ends[0] + self.ends[1])[some] / MANY, 1.0)
-        counted[natural & lower] = 0.0
-        counted[counted * cuts.unseen < TINY_PART] = 0.0
-        found[some] = counted * of(cuts, some)
-        return found
+        natural = np.array(self.declared.from_zero, dtype=bool)[some] & (far[some] > EVENLY)
+        weight = np.minimum((self.ends[0] + self.ends[1])[some] / MANY, 1.0)
+        weight[natural & lower] = 0.0
+        weight[weight * cuts.unseen < TINY_PART] = 0.0
+        left[some] = weight * ratio(cuts, some)
+        return left
 
 
 @dataclass(frozen=True)
@@ -181,8 +179,8 @@ class CutNormals:
 
     Attributes:
         unseen: (1 - r^2)/r^2.
-        lower, upper: how many of their deviations below and above their mean they are cut.
-        deviation: of what is left, over that of the numbers.
+        lower, upper: distances of the cuts below and above the mean, in deviations of the normal variable.
+        deviation: of the clipped variable, over that of the normal variable.
     """
 
     unseen: FloatArray
@@ -192,42 +190,42 @@ class CutNormals:
 
     @classmethod
     def of(cls, near: FloatArray, far: FloatArray, lower: BoolArray) -> CutNormals:
-        """Return the normal numbers that fit the distances of a mean from its range's ends.
+        """Return the normal variables that fit distances of clipped means from the ranges' ends.
 
-        Distances are in deviations of what is left; ``lower`` says whether the lower end is the nearer.
+        Distances are in clipped deviations; ``lower`` is True where the lower end is the nearer.
         """
-        unseen, at_near, at_far = _of_cut_normals()(near, far)
+        unseen, at_near, at_far = _fit_of_cut_normals()(near, far)
         below, above = np.where(lower, at_near, at_far), np.where(lower, at_far, at_near)
         return cls(unseen, below, above, (below + above) / (near + far))
 
     def left(self, apart: FloatArray, share: float) -> FloatArray:
-        """Return the ratio of confounding that lines leave to what they see, by the arms' distance.
+        """Return the ratio of unseen to seen confounding where the arms' means differ.
 
         Treated and controls are normal as well, around two means.
 
         Args:
-            apart: how far what is left of them lies apart, in half ranges, shape (k,).
+            apart: difference of the arms' clipped means, in half ranges, shape (k,).
             share: p, of the treated.
         """
         share = min(max(share, LEAST_SHARE), 1 - LEAST_SHARE)
         between = share * (1 - share)
-        # In deviations of the numbers. How far apart they were before is found by halving.
+        # In deviations of the normal variables. Bisection finds the difference before clipping.
         seen, side = np.abs(apart) * (self.lower + self.upper) / 2, np.where(apart < 0, -1.0, 1.0)
         low, high = np.zeros(len(seen)), np.full(len(seen), MOST_APART / math.sqrt(between))
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             below = self._seen(side * middle, share)[0] < seen
             low, high = np.where(below, middle, low), np.where(below, high, middle)
-        told, slope = self._seen(side * high, share)
-        explained = np.maximum(slope * told, np.finfo(np.float64).tiny)
-        steeper = CARRIED * np.minimum(seen / self.deviation, MOST_CARRIED) ** 3
-        found: FloatArray = np.maximum(np.minimum(high / explained - 1, MOST_LEFT), self.unseen) + steeper
-        return found
+        clipped, slope = self._seen(side * high, share)
+        explained = np.maximum(slope * clipped, np.finfo(np.float64).tiny)
+        of_squares = CARRIED * np.minimum(seen / self.deviation, MOST_CARRIED) ** 3
+        ratio: FloatArray = np.maximum(np.minimum(high / explained - 1, MOST_LEFT), self.unseen) + of_squares
+        return ratio
 
     def _seen(self, apart: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
-        """Return the distance of the arms' means after cutting, and the slope within arms.
+        """Return the distance of the arms' means after clipping, and the slope within arms.
 
-        The slope is that of the numbers by what is left of them.
+        The slope is that of the normal variables on the clipped ones.
         """
         within = np.sqrt(1 - share * (1 - share) * apart**2)
         treated, controls = (
@@ -236,7 +234,8 @@ class CutNormals:
         )
         means = (1 - share) * apart + within * treated[0], -share * apart + within * controls[0]
         covariance, variance = (
-            share * one + (1 - share) * other for one, other in zip(treated[1:], controls[1:], strict=True)
+            share * of_treated + (1 - share) * of_controls
+            for of_treated, of_controls in zip(treated[1:], controls[1:], strict=True)
         )
         return np.abs(means[0] - means[1]), covariance / variance
 
@@ -246,8 +245,8 @@ class NarrowRanges:
     """Names of the numbers whose declared ranges seem too narrow.
 
     Attributes:
-        clipped: those most of whose people lie at the ends.
-        cut: others many of whose people do.
+        clipped: numbers with most people at the ends.
+        cut: others with many people at the ends.
     """
 
     clipped: tuple[str, ...] = ()
@@ -255,17 +254,16 @@ class NarrowRanges:
 
     @classmethod
     def of(cls, numbers: Ranged) -> NarrowRanges:
-        """Name the numbers that are cut, by their moments."""
-        away, some = numbers.cut_away.tolist(), (numbers.unseen > SMALL_PART).tolist()
-        parts = list(zip(numbers.declared.names, away, some, strict=True))
-        clipped = tuple(name for name, away, _ in parts if away)
-        return cls(clipped, tuple(name for name, away, some in parts if some and not away))
+        """Return the names by the moments of numbers."""
+        most, many = numbers.cut_away, (numbers.unseen > SMALL_PART) & ~numbers.cut_away
+        names = numbers.declared.names
+        return cls(tuple(compress(names, most)), tuple(compress(names, many)))
 
     @property
     def limits(self) -> tuple[Limit, ...]:
         """Limits that follow from these ranges; empty if all fit."""
-        found = ((Code.most_at_limits, self.clipped), (Code.many_at_limits, self.cut))
-        return tuple(limit(code, columns=names) for code, names in found if names)
+        by_code = ((Code.most_at_limits, self.clipped), (Code.many_at_limits, self.cut))
+        return tuple(limit(code, columns=names) for code, names in by_code if names)
 
 
 # All ranges fit.
@@ -273,37 +271,37 @@ FIT = NarrowRanges()
 
 
 @lru_cache(maxsize=1)
-def _of_cut_normals() -> Callable[[FloatArray, FloatArray], FloatArray]:
-    """:class:`CutNormals` but for their deviation, shape (3, k), the nearer end's cut before the farther one's.
+def _fit_of_cut_normals() -> Callable[[FloatArray, FloatArray], FloatArray]:
+    """A function of the distances of a clipped mean from the nearer and the farther end, in clipped deviations.
 
-    By how many deviations of what is left its mean lies from either.
+    It returns the unseen ratio, and the distances of the nearer and the farther cut, shape (3, k).
     """
     from scipy.interpolate import CloughTocher2DInterpolator, NearestNDInterpolator
 
-    upper, lower = (found.ravel() for found in np.meshgrid(CUTS, CUTS))
-    apart = (upper <= lower) & (upper + lower > LEAST_LENGTH)
-    upper, lower = upper[apart], lower[apart]
+    upper, lower = (cuts.ravel() for cuts in np.meshgrid(CUTS, CUTS))
+    is_range = (upper <= lower) & (upper + lower > LEAST_LENGTH)
+    upper, lower = upper[is_range], lower[is_range]
     mean, covariance, variance = _cut_normal(-lower, upper)
     seen = covariance**2 / variance
     places = np.log(np.stack([(upper - mean) / np.sqrt(variance), (lower + mean) / np.sqrt(variance)], axis=1))
-    known = np.stack([(1 - seen) / seen, upper, lower], axis=1)
-    smooth, nearest = (kind(places, known) for kind in (CloughTocher2DInterpolator, NearestNDInterpolator))
+    values = np.stack([(1 - seen) / seen, upper, lower], axis=1)
+    smooth, nearest = (kind(places, values) for kind in (CloughTocher2DInterpolator, NearestNDInterpolator))
 
-    def of(near: FloatArray, far: FloatArray) -> FloatArray:
+    def fit(near: FloatArray, far: FloatArray) -> FloatArray:
         at = np.log(np.stack([np.maximum(near, 1e-6), far], axis=1))
-        found: FloatArray = smooth(at)
-        found = np.where(np.isnan(found), nearest(at), found).T
-        found[0] = np.maximum(found[0], 0.0)
-        found[2] = np.maximum(found[2], LEAST_LENGTH - found[1])
-        return found
+        fitted: FloatArray = smooth(at)
+        fitted = np.where(np.isnan(fitted), nearest(at), fitted).T
+        fitted[0] = np.maximum(fitted[0], 0.0)
+        fitted[2] = np.maximum(fitted[2], LEAST_LENGTH - fitted[1])
+        return fitted
 
-    return of
+    return fit
 
 
 def _cut_normal(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return moments of standard normal numbers that are clipped to [lower, upper].
+    """Return moments of standard normal variables clipped to [lower, upper].
 
-    Mean, covariance with what they were, variance.
+    Mean, covariance with the unclipped variable, variance.
     """
     from scipy.special import ndtr
 
@@ -320,14 +318,14 @@ class Columns:
     """The columns of x that enter, chosen from the declared covariates alone.
 
     Attributes:
-        kept: positions of the columns that enter. The first level of a category is the one that others are compared
-            with: all levels add up to a constant.
+        kept: positions of the columns that enter. The first level of a category is the reference and does not: all
+            levels add up to a constant.
         names: of the kept columns.
         span: c, the largest entry of a column.
         curved: places within ``kept`` of numbers that have more than two values.
         ranges: of those of ``curved`` whose declared range is not from one whole number to the next; two values such as
-            0 and 1 lie at the ends of theirs as they should.
-        owners: of which covariate each kept column is; products are of columns of different covariates.
+            0 and 1 always lie at the ends.
+        owners: number of the covariate of each kept column; products are of columns of different covariates.
     """
 
     kept: tuple[int, ...]
@@ -340,29 +338,28 @@ class Columns:
     @classmethod
     def of(cls, study: EffectStudy) -> Columns:
         """Return the columns of a study."""
-        kept: list[int] = []
+        positions: list[int] = []
         owners: list[int] = []
         curved: list[int] = []
         ranged: list[int] = []
         from_zero: list[bool] = []
         for owner, block in enumerate(blocks(study)):
-            one, category = block.covariate, isinstance(block.covariate, CategoricalCovariate)
-            if not isinstance(one, CategoricalCovariate) and one.codes is None:
-                curved.append(len(kept))
-                if one.width != 1 or not one.lower.is_integer():
-                    ranged.append(len(kept))
-                    from_zero.append(one.lower == 0)
-            # Of a category all levels but the first, of a number the indicator of what is missing.
-            columns = range(1 if category else 0, len(block.features))
-            kept += [block.start + offset for offset in columns]
+            covariate, is_category = block.covariate, isinstance(block.covariate, CategoricalCovariate)
+            if not isinstance(covariate, CategoricalCovariate) and covariate.codes is None:
+                curved.append(len(positions))
+                if covariate.width != 1 or not covariate.lower.is_integer():
+                    ranged.append(len(positions))
+                    from_zero.append(covariate.lower == 0)
+            columns = range(1 if is_category else 0, len(block.features))
+            positions += [block.start + offset for offset in columns]
             owners += [owner] * len(columns)
         names = feature_names(study)
         return cls(
-            kept=tuple(kept),
-            names=tuple(names[place] for place in kept),
+            kept=tuple(positions),
+            names=tuple(names[position] for position in positions),
             span=scale(study),
             curved=tuple(curved),
-            ranges=DeclaredRanges(tuple(ranged), tuple(names[kept[place]] for place in ranged), tuple(from_zero)),
+            ranges=DeclaredRanges(tuple(ranged), tuple(names[positions[place]] for place in ranged), tuple(from_zero)),
             owners=tuple(owners),
         )
 

@@ -4,9 +4,9 @@ The open folder is the one door to rows. Contract, manifests and partitions are 
 never read under the contract of another folder that was put in its place. A folder that is held to an admission gives
 the rows of admitted bytes alone.
 
-A file that is not what was admitted ends the run. A file is opened once. A small one is read into memory, and its bytes
-are digested and decoded there. A larger one is digested and then read by the same descriptor, and its size and times of
-change are compared with those before the digest: what was read is what was digested.
+A file with other bytes than the admitted ends the run. A file is opened once. A small file is read into memory, and its
+bytes are digested and decoded there. A larger file is digested and then read by the same descriptor, and its size and
+times of change are compared with those before the digest, so that the bytes read are those digested.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Self
@@ -37,7 +37,7 @@ class DataFolder(OpenFolder):
     """The folder of one dataset.
 
     Attributes:
-        digests: of the files whose rows may be read; None: nobody admitted them yet, or nobody's rows are read.
+        digests: of the files whose rows may be read; None: not admitted yet, or rows of no person are read.
     """
 
     digests: Digests | None = None
@@ -52,10 +52,10 @@ class DataFolder(OpenFolder):
         return cls(path) if path.is_dir() else None
 
     def held_to(self, digests: Digests) -> Self:
-        """Return the same open folder, of which only rows of these very files are read."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, digests=digests)
-        return other
+        """Return the same open folder, of which only rows of these files are read."""
+        folder = object.__new__(type(self))
+        folder.__dict__.update(self.__dict__, digests=digests)
+        return folder
 
     @cached_property
     def contract_text(self) -> str:
@@ -82,7 +82,7 @@ class DataFolder(OpenFolder):
 
     @cached_property
     def contract(self) -> Contract:
-        """Return what the owner of the rows in this very folder declares and allows.
+        """Return the contract of the rows in this folder.
 
         Raises:
             ContractError: as of the text; or it is wrong.
@@ -103,7 +103,7 @@ class DataFolder(OpenFolder):
         return self.holds(CONTRACT_FILE)
 
     def manifest(self) -> Manifest | None:
-        """Return what an extract left beside the rows; None where none filled the folder.
+        """Return the manifest of the extract that filled the folder; None where none did.
 
         Raises:
             DataError: there is one and it cannot be read.
@@ -131,9 +131,9 @@ class DataFolder(OpenFolder):
                 cannot be listed.
         """
         self._refuse_table(".")
-        for way in self.above():
-            self._refuse_table(way)
-            self._refuse_contract(way, "the data folder lies inside the folder of another dataset")
+        for above in self.above():
+            self._refuse_table(above)
+            self._refuse_contract(above, "the data folder lies inside the folder of another dataset")
         for entry in self.walk(skip=_hidden):
             if "/" in entry.path and entry.name == CONTRACT_FILE:
                 self._refuse_contract(
@@ -177,7 +177,7 @@ def dataset_around(folder: Path) -> Path | None:
     """Return the data folder whose rows a Parquet file of ``folder`` would be; None if none.
 
     Links are followed, and ``folder`` need not be there yet. Names that begin with a dot or an underscore are skipped
-    by :meth:`DataFolder.parquet_paths`, so what lies below one is no row.
+    by :meth:`DataFolder.parquet_paths`, so files below such a folder hold no rows.
     """
     place = Path(os.path.realpath(folder))
     for above in (place, *place.parents):
@@ -198,7 +198,7 @@ def file_digest(file: OpenFile, key: str) -> str:
     collisions as well.
 
     Args:
-        file: it.
+        file: the open file.
         key: of the manifest, 32 hex digits.
 
     Returns:
@@ -207,10 +207,10 @@ def file_digest(file: OpenFile, key: str) -> str:
     Raises:
         OSError: the file cannot be read.
     """
-    found = blake3(key=_whole_key(key))
+    digest = blake3(key=_whole_key(key))
     for chunk in file.chunks():
-        found.update(chunk)
-    return found.hexdigest()
+        digest.update(chunk)
+    return digest.hexdigest()
 
 
 @lru_cache(maxsize=8)
@@ -221,7 +221,7 @@ def _whole_key(key: str) -> bytes:
 
 @contextmanager
 def held_file(folder: DataFolder, partition: Partition) -> Iterator[OpenFile]:
-    """Open a partition whose bytes are the admitted ones, and stay so until it has been read.
+    """Open a partition whose bytes are those admitted, and stay so until it has been read.
 
     Args:
         folder: the data folder, held to the digests of its files; or to none, as in tests of a stage.
@@ -231,10 +231,8 @@ def held_file(folder: DataFolder, partition: Partition) -> Iterator[OpenFile]:
         DataError: the file is another one, or no file of its own; names its public path.
     """
     file = None
-    try:
+    with suppress(FileNotFoundError):
         file = folder.file(partition.path)
-    except FileNotFoundError:
-        file = None
     if file is None:
         raise changed(partition.path)
     with file:
@@ -264,7 +262,7 @@ def contents_digest(admission: Admission, layout: Layout, key: bytes) -> str:
 
     Args:
         admission: has every partition of the layout.
-        layout: what the run reads, in its order.
+        layout: the partitions that the run reads, in their order.
         key: 16 bytes, the run's own for this purpose.
     """
     whole = hashlib.blake2b(key=key, digest_size=16)
@@ -274,7 +272,7 @@ def contents_digest(admission: Admission, layout: Layout, key: bytes) -> str:
 
 
 def changed(path: str) -> DataError:
-    """Return the error of a file that is not what was admitted."""
+    """Return the error of a file whose bytes are not those admitted."""
     return DataError(
         f"{path}: changed since it was admitted; bring back the file that was, or let the data's owner admit what is "
         "there: causalveil admit FOLDER"

@@ -1,6 +1,6 @@
-"""Keep the rows of a run, and what one stage leaves for the next.
+"""Keep the rows of a run, and the arrays that one stage leaves for the next.
 
-All of it is private, in files or in memory.
+All of them are private, in files or in memory.
 
 An enclave holds arrays by name: of the run, and of each segment. The names of rows::
 
@@ -31,7 +31,7 @@ from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray, load_array, save_array
 
 HashArray = NDArray[np.uint64]
-# Of rehearsals of studies with clusters, whose people have none: an intraclass correlation, shape (1,).
+# Name of the intraclass correlation, shape (1,), in rehearsals of studies with clusters, whose people have none.
 ICC = "icc"
 
 
@@ -48,7 +48,7 @@ class Rows:
         return len(self.t)
 
     def __getitem__(self, part: slice) -> Rows:
-        """A view of some of them."""
+        """A view of some rows."""
         return Rows(self.x[part], self.t[part], self.u[part])
 
 
@@ -67,7 +67,7 @@ class Enclave(ABC):
 
     @abstractmethod
     def save(self, name: str, array: NDArray[Any]) -> None:
-        """Leave an array for later stages, in place of an older one of that name."""
+        """Leave an array for later stages, in place of an older array of that name."""
 
     @abstractmethod
     def load(self, name: str, segment: int | None = None) -> NDArray[Any]:
@@ -79,12 +79,12 @@ class Enclave(ABC):
 
     @abstractmethod
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return what ``compute`` gives.
+        """Return the result of ``compute``.
 
-        Rows in memory remember it by ``key``, for rehearsals that differ in noise alone.
+        Rows in memory keep it under ``key``, for rehearsals that differ in noise alone.
 
         Args:
-            key: everything beside the rows that the result depends on.
+            key: all that the result depends on beside the rows.
             compute: draws no noise.
         """
 
@@ -110,7 +110,7 @@ class Enclave(ABC):
 
         Args:
             name: of an array that every segment has; there is at least one segment.
-            first: the row from which on each segment's rows are taken, for those who do not want all.
+            first: the first row that is taken of each segment; None: all are.
         """
         starts = [0] * self.segments if first is None else [int(row) for row in first]
         shapes = [self.load(name, segment).shape for segment in range(self.segments)]
@@ -124,7 +124,7 @@ class Enclave(ABC):
 class OpenedInTurn(Sequence[NDArray[Any]]):
     """Arrays that are opened when asked for.
 
-    Each open one takes a file and a memory map, of which a process may have few.
+    Each open array takes a file and a memory map, of which a process may have few.
     """
 
     def __init__(self, load: Callable[[int], NDArray[Any]], count: int) -> None:
@@ -136,7 +136,7 @@ class OpenedInTurn(Sequence[NDArray[Any]]):
         return self._count
 
     def __getitem__(self, index: Any) -> Any:
-        """Open one; whoever keeps part of it and not a copy keeps it open."""
+        """Open an array; it stays open as long as a part of it is referenced."""
         if not 0 <= index < self._count:
             raise IndexError(index)
         return self._load(index)
@@ -153,7 +153,7 @@ class FileEnclave(Enclave):
     segments: int
 
     def save(self, name: str, array: NDArray[Any]) -> None:
-        """Write ``name.npy``; whoever opens it finds all of it."""
+        """Write ``name.npy``, which is never there in part."""
         save_array(self.scratch / f"{name}.npy", array)
 
     def load(self, name: str, segment: int | None = None) -> NDArray[Any]:
@@ -164,7 +164,7 @@ class FileEnclave(Enclave):
         return load_array(folder / f"{name}.npy")
 
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Compute when asked for, as a run of record computes everything."""
+        """Compute each time, as runs of record do."""
         del key
         return compute()
 
@@ -179,14 +179,14 @@ class MemoryEnclave(Enclave):
         """
         self.segments = len(parts)
         self._parts = [{name: _read_only(array) for name, array in part.items()} for part in parts]
-        self._left: dict[str, NDArray[Any]] = {}
-        self._known: dict[Hashable, Any] = {}
+        self._of_run: dict[str, NDArray[Any]] = {}
+        self._computed: dict[Hashable, Any] = {}
 
     @classmethod
     def of(cls, rows: Rows) -> MemoryEnclave:
         """Return an enclave of one segment and one subgroup whose rows keep their order.
 
-        Halves and folds are cut from them as they come.
+        Halves and folds are cut from them in this order.
         """
         alone = np.zeros(len(rows), np.uint8)
         return cls([{"x": rows.x, "t": rows.t, "u": rows.u, "g": alone, "h": ranks(len(rows))}])
@@ -194,15 +194,14 @@ class MemoryEnclave(Enclave):
     def with_outcomes(self, outcomes: FloatArray) -> MemoryEnclave:
         """Return an enclave of the same people with other outcomes.
 
-        What was left and is known of public columns alone stays.
+        It shares all arrays of the run and computed results, which must depend on public columns alone.
 
         Args:
-            outcomes: of the one segment, shape (n,).
+            outcomes: of the single segment, shape (n,).
         """
-        other = MemoryEnclave([])
-        other.segments, other._parts = 1, [{**self._parts[0], "u": _read_only(outcomes)}]
-        other._left, other._known = self._left, self._known
-        return other
+        enclave = MemoryEnclave([{**self._parts[0], "u": outcomes}])
+        enclave._of_run, enclave._computed = self._of_run, self._computed
+        return enclave
 
     @property
     def units(self) -> int:
@@ -211,20 +210,20 @@ class MemoryEnclave(Enclave):
 
     def save(self, name: str, array: NDArray[Any]) -> None:
         """Keep the array."""
-        self._left[name] = _read_only(array)
+        self._of_run[name] = _read_only(array)
 
     def load(self, name: str, segment: int | None = None) -> NDArray[Any]:
         """Return the array itself."""
-        held = self._left if segment is None else self._parts[segment]
-        if name not in held:
+        arrays = self._of_run if segment is None else self._parts[segment]
+        if name not in arrays:
             raise CausalveilError(f"the enclave holds no '{name}': the stage that leaves it has not run")
-        return held[name]
+        return arrays[name]
 
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Compute for the first who asks."""
-        if key not in self._known:
-            self._known[key] = compute()
-        return cast(T, self._known[key])
+        """Compute the first time only."""
+        if key not in self._computed:
+            self._computed[key] = compute()
+        return cast(T, self._computed[key])
 
 
 def ranks(units: int) -> HashArray:
@@ -234,7 +233,7 @@ def ranks(units: int) -> HashArray:
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """A view that nobody writes through, as a mapped file is."""
+    """A read-only view, as of a mapped file."""
     view = array.view()
     view.flags.writeable = False
     return view

@@ -1,16 +1,16 @@
 """Keep manifests of admitted data, and hold a run's files to them before it reserves.
 
-The manifest of an extract, and the owner's admission, say what was looked at. A column that the warehouse renamed, a
-type that changed, a partition that was replaced: each ends the run here, where it costs nothing. A folder without a
-manifest was filled by hand and is checked by validation alone. Rows were held to the contract once, at admission, and
-their bytes are digested while ``normalise`` reads them, so the first stage of a run reads no row: it holds sizes and
-footers to those of the admitted files, and the study's schema to each footer by pandera.
+The manifests of an extract and of the owner's admission list columns, types and files. A column that the warehouse
+renamed, a type that changed, a partition that was replaced: each ends the run here, where it costs nothing. A folder
+without an extract's manifest was filled by hand and is checked by validation alone. Rows were held to the contract
+once, at admission, and their bytes are digested while ``normalise`` reads them, so the first stage of a run reads no
+row: it compares sizes and footers with those of the admitted files, and the study's schema with each footer by pandera.
 
-A file beside the rows, the anchor, names the ledger that knows what was charged to them. With another state folder,
-another ledger's URL or an older copy of the ledger the same rows would have a second budget. The anchor is written when
-rows are admitted into their folder, and moves forward with every run, after the ledger's commit: a process that is
-killed between both leaves it behind the ledger and never ahead. Public data that admit themselves are left as they lie,
-and a folder that cannot be written has no such file.
+A file beside the rows, the anchor, names the ledger of their charges. With another state folder, another ledger's URL
+or an older copy of the ledger the same rows would have a second budget. The anchor is written when rows are admitted
+into their folder, and moves forward with every run, after the ledger's commit: a process that is killed between both
+leaves it behind the ledger and never ahead. Public data that admit themselves, and folders that cannot be written, have
+no anchor.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from causalveil.tasks.privacy.ledger.ledger import Ledger, existing_ledger
 
 FOLDER = "admissions"
 REDUCED = "reduced"
-# Where rows are reduced before they have their name; nobody reads there.
+# Folder of reduced rows before they are admitted; no run reads there.
 DRAFT = "_draft"
 
 
@@ -76,7 +76,7 @@ def keep_beside(folder: DataFolder, admission: Admission) -> Path:
         CausalveilError: it cannot be written.
     """
     try:
-        # Whoever may read the rows, and nobody else, may read what vouches for them.
+        # Users who may read the rows, and no others, may read their manifest.
         with opened(folder, admission.owners[0].path) as file:
             mode = file.mode & 0o666
         _write(Path(ADMISSION_FILE), admission, mode, folder.handle)
@@ -98,20 +98,24 @@ def keep_at_home(admission: Admission, place: Path | None = None) -> Path:
         CausalveilError: it cannot be written.
     """
     path = _at_home(admission.dataset, place)
-    told = "cannot be written ({}); make room, or mend its permissions"
-    with in_own_words(lambda error: CausalveilError(f"{path}: {told.format(kind_of(error))}"), OSError):
+    with in_own_words(
+        lambda error: CausalveilError(
+            f"{path}: cannot be written ({kind_of(error)}); make room, or mend its permissions"
+        ),
+        OSError,
+    ):
         make_folder_durably(path.parent)
         _write(path, admission, 0o600)
     return path
 
 
 def find_admission(folder: DataFolder, dataset: str, digest: str | None, place: Path | None = None) -> Admission | None:
-    """Return the manifest that the ledger speaks of, wherever it lies.
+    """Return the manifest of a recorded digest, from beside the rows or the causalveil home.
 
     Args:
         folder: the data folder.
         dataset: its name.
-        digest: what the ledger recorded last; None: nothing.
+        digest: the last that the ledger recorded; None: there is none.
         place: as of :func:`keep_at_home`.
 
     Raises:
@@ -119,7 +123,7 @@ def find_admission(folder: DataFolder, dataset: str, digest: str | None, place: 
     """
     if digest is None:
         return None
-    return next((one for one in _kept(folder, dataset, place) if one.digest == digest), None)
+    return next((stored for stored in _stored(folder, dataset, place) if stored.digest == digest), None)
 
 
 def kept_admission(folder: DataFolder, contract: Contract) -> Admission | None:
@@ -128,15 +132,16 @@ def kept_admission(folder: DataFolder, contract: Contract) -> Admission | None:
     Raises:
         DataError: a manifest cannot be read.
     """
-    return next((one for one in _kept(folder, contract.dataset) if one.declares == declarations(contract)), None)
+    stored = _stored(folder, contract.dataset)
+    return next((admission for admission in stored if admission.declares == declarations(contract)), None)
 
 
-def _kept(folder: DataFolder, dataset: str, place: Path | None = None) -> Iterator[Admission]:
+def _stored(folder: DataFolder, dataset: str, place: Path | None = None) -> Iterator[Admission]:
     """Read the manifests beside the rows and in the causalveil home."""
     for load in (folder.admission, lambda: load_admission(_at_home(dataset, place))):
-        found = load()
-        if found is not None:
-            yield found
+        admission = load()
+        if admission is not None:
+            yield admission
 
 
 def rows_folder(folder: DataFolder, admission: Admission, place: Path | None = None) -> DataFolder:
@@ -183,7 +188,7 @@ def clean_reduced(dataset: str | None) -> int:
     Runs of the named dataset are refused from then on, until its owner admits the data again.
 
     Returns:
-        How many folders were deleted.
+        The number of deleted folders.
 
     Raises:
         StudyError: there are no reduced rows of that name, and the ledger does not know it.
@@ -193,11 +198,11 @@ def clean_reduced(dataset: str | None) -> int:
     if dataset is not None and not (places / dataset).is_dir():
         existing_ledger().refuse_unknown(dataset)
     roots = sorted(places.iterdir()) if places.is_dir() else []
-    found = [root / DRAFT for root in roots if (root / DRAFT).is_dir() and not in_use(scratch_name(root.name))]
-    found += [folder for root in roots if root.name == dataset for folder in root.iterdir() if folder.name != DRAFT]
-    for folder in found:
+    folders = [root / DRAFT for root in roots if (root / DRAFT).is_dir() and not in_use(scratch_name(root.name))]
+    folders += [folder for root in roots if root.name == dataset for folder in root.iterdir() if folder.name != DRAFT]
+    for folder in folders:
         shutil.rmtree(folder)
-    return len(found)
+    return len(folders)
 
 
 def scratch_name(dataset: str) -> str:
@@ -208,9 +213,9 @@ def scratch_name(dataset: str) -> str:
 def difference(
     admission: Admission, contract: Contract, folder: DataFolder, layout: Layout, *, times: bool
 ) -> str | None:
-    """Say how contract and files differ from what was admitted; None if they do not.
+    """Say how contract and files differ from the admitted ones; None if they do not.
 
-    In public words; reads no row.
+    It reads no row, and quotes public facts alone.
 
     Args:
         admission: the manifest.
@@ -227,13 +232,13 @@ def difference(
     if place is not None and not place.is_dir():
         return "the rows that were reduced when they were admitted are gone"
     read, owners = set(layout.blocks), {file.path: file for file in admission.owners}
-    found = {partition.path: partition for partition in layout.partitions}
-    for path in sorted(found.keys() | {path for path, file in owners.items() if file.block in read}):
-        file, partition = owners.get(path), found.get(path)
+    partitions = {partition.path: partition for partition in layout.partitions}
+    for path in sorted(partitions.keys() | {path for path, file in owners.items() if file.block in read}):
+        file, partition = owners.get(path), partitions.get(path)
         if file is None or partition is None:
             return f"{path} was {'added' if file is None else 'removed'} since they were admitted"
-        with opened(folder, path) as there:
-            size, modified = there.size, there.modified
+        with opened(folder, path) as opened_file:
+            size, modified = opened_file.size, opened_file.modified
         if (file.rows, file.size) != (partition.rows, size) or (times and modified != file.modified):
             return f"{path} was changed since they were admitted"
     return None
@@ -251,9 +256,9 @@ def _write(path: Path, admission: Admission, mode: int, within: int | None = Non
 def admitted_as_they_lie(
     folder: DataFolder, contract: Contract, layout: Layout, recorded: str | None
 ) -> Admission | None:
-    """Return the manifest of the admitted rows if a folder holds these very bytes; else None.
+    """Return the manifest of the admitted rows if a folder holds the same bytes; else None.
 
-    A file whose time of change is another one is read, and its digest compared: it may be a copy of the same bytes.
+    A file with another time of change is read, and its digest compared: it may be a copy of the same bytes.
 
     Args:
         folder: the data folder.
@@ -270,12 +275,13 @@ def admitted_as_they_lie(
     if difference(admission, contract, folder, layout, times=True) is None:
         return admission
     files = {file.path: file for file in admission.owners}
-    return admission if all(_is_same(folder, files[one.path], admission) for one in layout.partitions) else None
+    is_same = all(_is_same(folder, files[partition.path], admission) for partition in layout.partitions)
+    return admission if is_same else None
 
 
-def _is_same(folder: DataFolder, file: AdmittedFile, admission: Admission) -> bool:
-    with opened(folder, file.path) as there:
-        return file_digest(there, admission.key) == file.digest and not there.changed
+def _is_same(folder: DataFolder, admitted: AdmittedFile, admission: Admission) -> bool:
+    with opened(folder, admitted.path) as file:
+        return file_digest(file, admission.key) == admitted.digest and not file.changed
 
 
 ANCHOR_FILE = "_ledger.json"
@@ -309,8 +315,8 @@ def move_anchor(folder: DataFolder, dataset: str, ledger: Ledger) -> None:
 def advance_anchor(folder: DataFolder, dataset: str, ledger: Ledger) -> bool:
     """Move the file beside the rows forward, and return whether it names the last entry.
 
-    It never moves back: an older copy of the ledger, and another ledger, leave it as it is. It never fails: what was
-    committed stands in the ledger, wherever the file is.
+    It never moves back: an older copy of the ledger, and another ledger, leave it as it is. It never fails: commits
+    stand in the ledger, wherever the file is.
     """
     with suppress(OSError, CausalveilError), _alone(folder):
         anchor = _anchor(folder)
@@ -328,7 +334,7 @@ def _alone(folder: DataFolder) -> Iterator[None]:
     # Opened anew, since threads that share a descriptor share its lock.
     handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder.handle)
     try:
-        # NFS has none. Of two runs at once the file may then name the earlier one, and the next run moves it on.
+        # NFS has no locks. Of two runs at once the file may then name the earlier, and the next run moves it on.
         with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -341,13 +347,13 @@ def _write_anchor(folder: DataFolder, dataset: str, ledger: Ledger) -> None:
     anchor = Anchor(dataset=dataset, ledger=ledger.identity, seq=seq, hash=digest)
     with whole_file(Path(ANCHOR_FILE), mode=_MODE, durable=True, within=folder.handle) as file:
         with suppress(FileNotFoundError, DataError), folder.file(ANCHOR_FILE) as before:
-            # Those who could read it before can read it still, whatever the umask of the run.
+            # Its readers stay the same, whatever the umask of the run.
             os.fchmod(file.fileno(), before.mode)
         file.write((anchor.model_dump_json() + "\n").encode())
 
 
 def _anchor(folder: DataFolder) -> Anchor | None:
-    """Return what the file beside the rows says; None if there is none.
+    """Return the anchor beside the rows; None if there is none.
 
     Raises:
         LedgerError: it does not name a ledger.
@@ -370,7 +376,7 @@ def _grant_command(folder: DataFolder) -> str:
 
 
 def _elsewhere(anchor: Anchor, ledger: Ledger) -> str | None:
-    """Say which ledger knows what this one does not; None if it has it or accepted its loss."""
+    """Return the ledger that has the anchor's entry; None if this one has it or accepted its loss."""
     if anchor.ledger != ledger.identity:
         return f"ledger {anchor.ledger}, and this is ledger {ledger.identity}"
     if not ledger.accounts_for(anchor.seq, anchor.hash):
@@ -379,10 +385,10 @@ def _elsewhere(anchor: Anchor, ledger: Ledger) -> str | None:
 
 
 def refuse_other_ledger(folder: DataFolder, dataset: str, ledger: Ledger) -> None:
-    """Refuse rows that another ledger knows, or a newer copy of this one.
+    """Refuse rows whose anchor names another ledger, or a newer copy of this one.
 
     Raises:
-        LedgerError: says which, and how to go on.
+        LedgerError: names it, and how to go on.
     """
     # A simulation's ledger is thrown away, and charges nothing.
     anchor = None if ledger.memory is None else _anchor(folder)
@@ -438,7 +444,7 @@ def refuse_telling_losses(contract: Contract, folder: DataFolder) -> None:
     The number of units would disclose something about these values.
 
     Raises:
-        ContractError: says which column, and what the owner can do.
+        ContractError: names the column, and how the owner can go on.
     """
     manifest = folder.manifest()
     refuse_telling(contract, () if manifest is None else manifest.required)
@@ -473,12 +479,12 @@ def _check_column(study: Study, manifest: Manifest, name: str) -> None:
 
 
 def _check_partitions(manifest: Manifest, layout: Layout) -> None:
-    """Files and counts of every block that the run reads are those of the manifest."""
-    written = {file.path: file.rows for block in manifest.blocks for file in block.files}
-    found = {partition.path: partition.rows for partition in layout.partitions}
-    read = {path.partition("/")[0] for path in found}
-    missing = sorted(path for path in written if path.partition("/")[0] in read and path not in found)
-    for path in [*missing, *sorted(path for path in found if found[path] != written.get(path))]:
+    """Compare files and counts of every block that the run reads with the manifest's."""
+    extracted = {file.path: file.rows for block in manifest.blocks for file in block.files}
+    rows = {partition.path: partition.rows for partition in layout.partitions}
+    read = {path.partition("/")[0] for path in rows}
+    missing = sorted(path for path in extracted if path.partition("/")[0] in read and path not in rows)
+    for path in [*missing, *sorted(path for path in rows if rows[path] != extracted.get(path))]:
         raise DataError(f"{path}: was added, removed or changed since the extract; run the extract again")
 
 
@@ -499,7 +505,7 @@ def validate_stage(study: Study, folder: DataFolder, layout: Layout, admission: 
     Args:
         study: the study.
         folder: the data folder.
-        layout: what :func:`tasks.data.partitions.read_layout` found there.
+        layout: of :func:`tasks.data.partitions.read_layout`.
         admission: the manifest.
 
     Raises:
@@ -519,7 +525,7 @@ def validate_stage(study: Study, folder: DataFolder, layout: Layout, admission: 
         admitted = admission.by_path.get(partition.path)
         if admitted is None or (admitted.rows, admitted.block) != (partition.rows, partition.block):
             raise changed(partition.path)
-        # A file without rows may say anything of its columns.
+        # Types in a file without rows are arbitrary.
         wrong = schema.wrong(column_types(folder, partition)) if partition.rows else {}
         for name, rule in wrong.items():
             if rule is Rule.missing:

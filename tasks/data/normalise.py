@@ -6,8 +6,8 @@ that may be missing is a pair (z, missing), which is (z, 0) or (0, 1). So ||x||_
 intercept inside; ``docs/privacy.md`` proves it in floating point, for which the divisor is slightly larger. Every bound
 comes from the study, none from the data.
 
-Where covariates and treatments are public a plan may read them, and no outcome. Of large data an even part is read: row
-groups at even distances, and every k-th row of these.
+Where covariates and treatments are public a plan may read them, and no outcome. Of large data it reads row groups at
+even distances, and every k-th row of these.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def encode(
     Args:
         study: declares bounds and levels.
         prepared: the partition's covariates.
-        chosen: shape (m,), which rows, in which order; or m rows after each other, both ends within the partition.
-        out: shape (at least m, d), of any strides; memory to use again.
+        chosen: positions of rows, shape (m,), in any order; or a slice of m rows within the partition.
+        out: shape (at least m, d), of any strides; memory for the result.
 
     Returns:
         Shape (m, d): every row in the unit ball, the last column the intercept. A view of ``out`` if given.
@@ -159,17 +159,17 @@ def encode(
     for column in prepared:
         block = column.block
         values = column.values[chosen].copy() if isinstance(chosen, slice) else column.values.take(chosen, mode="clip")
-        gone = None if column.absent is None else column.absent[chosen]
+        absent = None if column.absent is None else column.absent[chosen]
         if isinstance(block.covariate, CategoricalCovariate):
             x[:, block.start : block.start + len(block.features)] = 0.0
             x[rows, block.start + values] = factor
             continue
         rescale(on_scale(values, block.covariate), block.covariate.on_scale, factor, out=x[:, block.start])
         if study.indicated(block.name):
-            x[:, block.start + 1] = 0.0 if gone is None else gone * factor
-        if gone is not None:
+            x[:, block.start + 1] = 0.0 if absent is None else absent * factor
+        if absent is not None:
             # The declared midpoint, exactly, so that (z, missing) is (z, 0) or (0, 1).
-            x[gone, block.start] = 0.0
+            x[absent, block.start] = 0.0
     x[:, -1] = factor
     return x
 
@@ -177,13 +177,12 @@ def encode(
 def scaled_outcome(study: EffectStudy, frame: pl.DataFrame) -> FloatArray:
     """Return u = (clip(y) - middle) / (B / 2), shape (n,), never outside [-1, 1].
 
-    A unit that is left out for want of the outcome has NaN, and no sum of that outcome reads it.
-    An outcome that is a combination is the sum of its columns, each cut to its range and multiplied, in their order.
-
-    Who has no outcome counts with the value that the study declares for that, exactly.
+    A missing outcome gets the value that the study declares for it, exactly; if the study leaves the unit out, it gets
+    NaN, and no sum of that outcome reads it. An outcome that is a combination is the sum of its columns, each cut to
+    its range and multiplied, in their order.
 
     Raises:
-        DataError: NaN, or nulls that the study says nothing of.
+        DataError: NaN, or nulls for which the study declares nothing.
     """
     counted, outcome = study.missing_outcome.scaled, study.outcome
     values, absent = np.zeros(frame.height), np.zeros(frame.height, dtype=np.bool_)
@@ -192,12 +191,12 @@ def scaled_outcome(study: EffectStudy, frame: pl.DataFrame) -> FloatArray:
         if series.null_count() and counted is None and not outcome.leaves_out:
             raise DataError(f"column '{name}' holds nulls")
         absent |= series.is_null().to_numpy()
-        own = _floats(_numbers(series, codes, name), name)
+        numbers = _floats(_numbers(series, codes, name), name)
         if outcome.of:
-            part = next(one for one in outcome.of if one.name == name)
-            values += part.times * np.clip(own, part.lower, part.upper)
+            term = next(term for term in outcome.of if term.name == name)
+            values += term.times * np.clip(numbers, term.lower, term.upper)
         else:
-            values = own.copy()
+            values = numbers.copy()
     rescale(values, outcome, 1.0, out=values)
     values[absent] = np.nan if counted is None else counted
     return values
@@ -207,7 +206,7 @@ def arm_of(study: EffectStudy, series: pl.Series) -> pl.Series:
     """Return 0 for control, 1 for treated, as UInt8; nulls are controls if the study says so.
 
     Raises:
-        DataError: a value that is neither code, or nulls that the study says nothing of.
+        DataError: a value that is neither code, or nulls for which the study declares nothing.
     """
     arms = nulls_as_reference(study.missing_treatment, series, binary(series, study.codes))
     if arms.null_count():
@@ -216,7 +215,7 @@ def arm_of(study: EffectStudy, series: pl.Series) -> pl.Series:
 
 
 def nulls_as_reference(missing: MissingTreatment, series: pl.Series, arms: pl.Series) -> pl.Series:
-    """Put who has no treatment into arm 0, if so declared. A value that is no code stays null."""
+    """Set missing treatments to arm 0, if so declared; a value that is no code stays null."""
     if missing is MissingTreatment.refuse or not series.null_count():
         return arms
     return pl.select(pl.when(series.is_null()).then(pl.lit(0, pl.UInt8)).otherwise(arms)).to_series()
@@ -289,8 +288,8 @@ def normalise_stage(
         scratch: the run's scratch folder.
         run_id: the run; its key is derived from the site secret.
         seed: of a simulated run, whose key is derived from it instead.
-        write: writes the rows that an estimator needs of one segment, given the study, the segment, its folder in
-            scratch and the key of units' hashes. It can be pickled, since it may be called on a worker.
+        write: writes an estimator's rows of a segment, given the study, the segment, its folder in scratch and the
+            key of units' hashes. It can be pickled, since it may be called on a worker.
 
     Raises:
         DataError: a file was changed since it was admitted.
@@ -307,7 +306,7 @@ def normalise_stage(
         while_more_come(write_one, segments, study.execution.workers)
         tell(index + 1, len(work))
 
-    # In one process one after the other: memory holds as many segments as there are threads.
+    # Readings of a process run in turn: memory holds as many segments as there are threads.
     distribute(normalise, len(work), workers=1)
 
 
@@ -316,17 +315,17 @@ def write_covariates(
 ) -> None:
     """Encode the rows in ``order`` and write them to ``path``, chunk by chunk.
 
-    Rows are encoded as they stand in the columns and put in order afterwards, since a row that is together is found
-    in memory three times as fast as its values are in their columns, and a column of a segment lies in the processor's
-    cache. Where all rows encoded take more memory than a segment may, because categories have many levels, each
-    chunk's values are looked up, and written row by row.
+    Rows are encoded in the columns' order and permuted afterwards: to gather a row that is contiguous in memory is
+    three times as fast as to gather its values from columns, and a column of a segment fits into the processor's cache.
+    Where all encoded rows take more memory than a segment may, because categories have many levels, each chunk's values
+    are looked up, and written row by row.
 
     Args:
         study: declares bounds and levels.
         prepared: the segment's covariates.
         order: of its rows.
         path: of the file.
-        by_column: whether what reads the file goes along columns: they are then written one after the other.
+        by_column: write the file column by column, for readers that go along columns.
     """
     d, rows = dimension(study), len(order)
     if rows * d > MOST_ENCODED:
@@ -389,10 +388,8 @@ def _floats(series: pl.Series, name: str) -> FloatArray:
 
 
 def as_codes(series: pl.Series, text: bool) -> pl.Series:
-    """Return values as codes: text or whole numbers, null where a value is none."""
-    if text:
-        return series.cast(pl.String(), strict=False)
-    return whole_values(series)
+    """Return values as codes: text or whole numbers, null where a value is no such code."""
+    return series.cast(pl.String(), strict=False) if text else whole_values(series)
 
 
 def level_codes(series: pl.Series, block: Block) -> IntArray:
@@ -404,21 +401,21 @@ def level_codes(series: pl.Series, block: Block) -> IntArray:
     # A level beyond 64 bits is null here and matches nothing.
     levels = enumerate(pl.Series(block.covariate.levels, dtype=dtype, strict=False))
     table = {level: code for code, level in levels if level is not None}
-    other = block.covariate.slots.index(OTHER) if block.covariate.others is Others.other else -1
-    codes = as_codes(series, text).replace_strict(table, default=other, return_dtype=pl.Int64).to_numpy()
+    default = block.covariate.slots.index(OTHER) if block.covariate.others is Others.other else -1
+    codes = as_codes(series, text).replace_strict(table, default=default, return_dtype=pl.Int64).to_numpy()
     codes = np.where(series.is_null().to_numpy(), len(block.features) - 1, codes)
     if np.any(codes < 0):
         raise DataError(f"column '{block.name}' holds something that is not a declared level")
     return codes
 
 
-# Rows of which columns are decoded at most, unless one row group has more.
+# Most rows that are decoded, unless one row group has more.
 READ = 2_000_000
 BATCH = 1 << 16
 
 
 def public_rows(study: EffectStudy, folder: DataFolder, layout: Layout, most: int) -> Rows:
-    """Return covariates and treatments of at most so many units of a folder, evenly.
+    """Return covariates and treatments of at most ``most`` units of a folder, at even distances.
 
     Outcomes are not opened; they are set to 0.
 
@@ -426,7 +423,7 @@ def public_rows(study: EffectStudy, folder: DataFolder, layout: Layout, most: in
         study: the study, whose treatment and covariates are public.
         folder: the data folder.
         layout: its partitions.
-        most: how many units.
+        most: largest number of units.
 
     Raises:
         DataError: a file cannot be read, or holds what the contract does not allow.
@@ -444,31 +441,24 @@ def public_rows(study: EffectStudy, folder: DataFolder, layout: Layout, most: in
                 parts.append(frame[first::step])
             start += frame.height
         passed += rows
-    # Nobody has admitted these files yet: whatever they hold instead is not quoted.
-    found: Rows | None = None
+    # These files may not be admitted yet: an error must not quote their values.
     with suppress(*READER_ERRORS, TypeError):
-        found = _rows_of(study, pl.concat(parts))
-    if found is None:
-        raise DataError(f"{folder}: the files do not hold what the contract declares; `causalveil admit` says where")
-    return found
-
-
-def _rows_of(study: EffectStudy, frame: pl.DataFrame) -> Rows:
-    treated = arm_of(study, values_of(frame, study.treatment))
-    x = encode(study, columns(study, frame), slice(0, frame.height))
-    return Rows(x, treated.to_numpy(), np.zeros(frame.height))
+        frame = pl.concat(parts)
+        treated = arm_of(study, values_of(frame, study.treatment)).to_numpy()
+        return Rows(encode(study, columns(study, frame), slice(0, frame.height)), treated, np.zeros(frame.height))
+    raise DataError(f"{folder}: the files do not hold what the contract declares; `causalveil admit` says where")
 
 
 def _groups(folder: DataFolder, layout: Layout) -> list[tuple[Partition, int, int]]:
-    """Partition, place and rows of the row groups to be read, in their order."""
-    found = list[tuple[Partition, int, int]]()
+    """Partition, position and number of rows of the row groups to be read, in their order."""
+    groups = list[tuple[Partition, int, int]]()
     for partition in layout.partitions:
         with opened(folder, partition.path) as file, reading(partition.path):
             footer = pq.read_metadata(file.place)
-            found += [(partition, group, footer.row_group(group).num_rows) for group in range(footer.num_row_groups)]
-    every = max(1.0, layout.units / READ)
-    places = sorted({int(place) for place in np.arange(0, len(found), every)})
-    return [found[place] for place in places if found[place][2]]
+            groups += [(partition, group, footer.row_group(group).num_rows) for group in range(footer.num_row_groups)]
+    step = max(1.0, layout.units / READ)
+    places = sorted({int(place) for place in np.arange(0, len(groups), step)})
+    return [groups[place] for place in places if groups[place][2]]
 
 
 def _frames(folder: DataFolder, partition: Partition, group: int, roles: Roles) -> Iterator[pl.DataFrame]:

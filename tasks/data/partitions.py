@@ -1,18 +1,18 @@
 """List the partitions of a data folder, and read their rows in segments.
 
-Paths and footers tell which Parquet files a run reads. A file must say of a column what its folder's name says, because
-blocks are folders, and folders are accounts. A segment is what one process can hold.
+Paths and footers tell which Parquet files a run reads. A file's column must agree with its folder's name, because
+blocks are folders, and folders are accounts.
 
-A segment has about 16 MB of the study's columns, whatever partitions they came from: a large partition has several, and
-of very many small ones several share one. So memory does not grow with the largest partition, and no pass over the rows
-opens more files than there are segments. Segments follow from the layout alone, which is public: units are found by
-their hashes and released sums are exact, so that results depend on segments in their last digits at most, and at label
-level in which rows a public sample holds.
+A segment has about 16 MB of the study's columns, whatever partitions they came from: a large partition has several
+segments, and very many small partitions share some. So memory does not grow with the largest partition, and no pass
+over the rows opens more files than there are segments. Segments follow from the layout alone, which is public: units
+are ordered by their hashes and released sums are exact, so that results depend on segments in their last digits at
+most, and at label level by the rows of a public sample.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,61 +33,61 @@ from causalveil.tasks.machine.arrays import frame_of, polars_types
 from causalveil.tasks.machine.folders import OpenFile
 from causalveil.tasks.warehouse.extract import refuse_unfinished
 
-# What stands in the name of a folder of rows without a value, as Hive and Spark write it.
+# The value in the name of a folder of rows without a value, as Hive and Spark write it.
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _ANY = Column(holds=Holds.order, nulls=Nulls.welcome)
 
 
-def said_by_folders(partition: Partition, types: Types) -> dict[str, str]:
-    """Return what folders ``name=value`` say of columns that are also in the file.
+def folder_values(partition: Partition, types: Types) -> dict[str, str]:
+    """Return the values in folders' names, ``name=value``, of columns that the file has too.
 
     Columns whose values cannot be compared are left out.
     """
-    said = values_in(PurePosixPath(partition.path).parent)
-    return {name: value for name, value in said.items() if name in types and read_as(_ANY, types[name]) is not None}
+    by_name = values_in(PurePosixPath(partition.path).parent)
+    return {name: value for name, value in by_name.items() if name in types and read_as(_ANY, types[name]) is not None}
 
 
 def values_in(folder: PurePosixPath) -> dict[str, str]:
-    """Return what the folders ``name=value`` of a path say, by name."""
+    """Return the values of the folders ``name=value`` of a path, by name."""
     pairs = (part.partition("=") for part in folder.parts if "=" in part)
     return {unquote(name): unquote(value) for name, _, value in pairs}
 
 
-def as_compared(said: dict[str, str]) -> Roles:
-    """Return how columns are read to be compared."""
-    return dict.fromkeys(said, _ANY)
+def as_compared(columns: Iterable[str]) -> Roles:
+    """Return the roles in which columns are read to be compared with their folders."""
+    return dict.fromkeys(columns, _ANY)
 
 
-def contradictions(frame: pl.DataFrame, said: dict[str, str]) -> dict[str, int]:
+def contradictions(frame: pl.DataFrame, values: dict[str, str]) -> dict[str, int]:
     """Count by column the rows that contradict their folder; a row without a value does not.
 
     Args:
-        frame: the columns of :func:`said_by_folders`, read as :func:`as_compared` says.
-        said: what the folders say.
+        frame: the columns of :func:`folder_values`, read by :func:`as_compared`.
+        values: those in the names of the folders.
     """
-    return {name: _otherwise(frame.get_column(name).alias("values"), value) for name, value in said.items()}
+    return {name: _count_other(frame.get_column(name).alias("values"), value) for name, value in values.items()}
 
 
-def _otherwise(values: pl.Series, said: str) -> int:
-    there = values.drop_nulls()
-    if said == NO_VALUE:
-        return len(there)
-    if there.dtype.is_numeric():
+def _count_other(column: pl.Series, value: str) -> int:
+    present = column.drop_nulls()
+    if value == NO_VALUE:
+        return len(present)
+    if present.dtype.is_numeric():
         try:
-            number = int(said) if there.dtype.is_integer() else float(said)
+            number = int(value) if present.dtype.is_integer() else float(value)
         except ValueError:
-            return len(there)
-        return int((there != number).sum())
-    if there.dtype == pl.Boolean:
-        return int((there.cast(pl.String) != said.lower()).sum())
-    if there.dtype.is_temporal():
+            return len(present)
+        return int((present != number).sum())
+    if present.dtype == pl.Boolean:
+        return int((present.cast(pl.String) != value.lower()).sum())
+    if present.dtype.is_temporal():
         # A folder of a month holds its days.
-        return int(there.dt.to_string().str.replace("T", " ").str.starts_with(said).not_().sum())
-    return int((there != said).sum())
+        return int(present.dt.to_string().str.replace("T", " ").str.starts_with(value).not_().sum())
+    return int((present != value).sum())
 
 
 WHOLE = "all"
-# Of each column, while it is decoded.
+# Bytes of each column's buffer while it is decoded.
 _BUFFER = 1 << 16
 
 
@@ -102,7 +102,7 @@ def list_partitions(folder: DataFolder, key: str | None, select: Select | None =
     Reads paths, and from each footer the number of rows alone: never a column's statistics. With the block
     key ``month`` the block of a file is the part ``month=...`` of its path; without, every file is in the block
     ``all``. ``select.newest`` takes the last k blocks that hold rows in natural order (numeric if every value is a
-    number, else as text), or all of them if there are fewer: how many rows a block has is public. Blocks that are
+    number, else as text), or all of them if there are fewer: the number of rows of a block is public. Blocks that are
     named must hold rows, and so must both ends of a range.
 
     Raises:
@@ -122,21 +122,22 @@ def list_partitions(folder: DataFolder, key: str | None, select: Select | None =
     ordered = natural_order(files)
     named = _named_blocks(folder, key, select, ordered)
     newest = None if select is None else select.newest
-    found: list[Partition] = []
-    taken = 0
+    partitions: list[Partition] = []
+    filled = 0
     for block in reversed(_chosen_blocks(select, named, ordered)):
-        here = [Partition(path=path, rows=_footer_rows(folder, path), block=block) for path in files[block]]
-        rows = any(partition.rows for partition in here)
-        if block in named and not rows:
-            told = "which 'data.select' names, holds no rows yet; ask when it has some"
-            raise DataError(f"{folder}: block {block}, {told}")
-        if newest is None or rows:
-            found += here
-            taken += rows
-        if taken == newest:
+        of_block = [Partition(path=path, rows=_footer_rows(folder, path), block=block) for path in files[block]]
+        has_rows = any(partition.rows for partition in of_block)
+        if block in named and not has_rows:
+            raise DataError(
+                f"{folder}: block {block}, which 'data.select' names, holds no rows yet; ask when it has some"
+            )
+        if newest is None or has_rows:
+            partitions += of_block
+            filled += has_rows
+        if filled == newest:
             break
-    partitions = tuple(sorted(found, key=lambda partition: partition.path))
-    layout = Layout(partitions=partitions, dataset_blocks=tuple(ordered))
+    partitions.sort(key=lambda partition: partition.path)
+    layout = Layout(partitions=tuple(partitions), dataset_blocks=tuple(ordered))
     if layout.units == 0:
         raise DataError(f"{folder}: the Parquet files that are to be read hold no rows")
     return layout
@@ -184,7 +185,7 @@ def column_types(folder: DataFolder, partition: Partition) -> dict[str, pl.DataT
 
 
 def types_of(file: OpenFile, partition: Partition) -> dict[str, pl.DataType]:
-    """Return the same of a file that is open."""
+    """Return the types in which an open file stores its columns, from its footer."""
     with reading(partition.path):
         schema = pq.read_schema(file.place)
     return polars_types(schema)
@@ -195,15 +196,15 @@ def read_rows(folder: DataFolder, partition: Partition, columns: Roles, rows: in
 
     Memory does not grow with the file nor with its row groups.
 
-    If the folder is held to an admission, the file is digested and read by one descriptor. Whoever takes the frames
-    takes them to the end, where it is found whether the file was written to meanwhile.
+    If the folder is held to an admission, the file is digested and read by one descriptor. All frames must be taken:
+    only at the end it is checked whether the file was written to meanwhile.
 
     Args:
         folder: the data folder.
-        partition: how many rows its footer promised.
-        columns: which of the file's, in this order, and what each is declared as: it is read as that, whatever type
-            the file stores it in (``schemas/admission.py``).
-        rows: of each frame, the last one apart; at least 1.
+        partition: the file, and the number of rows in its footer.
+        columns: names in the order of the frames, each with its declaration: the column is read as declared, whatever
+            type the file stores it in (``schemas/admission.py``).
+        rows: of each frame but the last; at least 1.
 
     Yields:
         At least one frame.
@@ -219,7 +220,7 @@ def read_rows(folder: DataFolder, partition: Partition, columns: Roles, rows: in
 def rows_of(
     file: OpenFile, partition: Partition, columns: Roles, rows: int, *, widen: bool = True
 ) -> Iterator[pl.DataFrame]:
-    """Read the rows of a file that is open, whatever its bytes are held to.
+    """Read the rows of an open file.
 
     ``widen`` is that of :func:`read_frame`.
     """
@@ -257,7 +258,7 @@ def opened(folder: DataFolder, path: str) -> OpenFile:
 
 
 def _batches(source: OpenFile, columns: Roles, rows: int, *, widen: bool) -> Iterator[pl.DataFrame]:
-    """At most ``rows`` rows after each other; one frame without rows of a file without rows."""
+    """Frames of at most ``rows`` rows; a single empty frame of a file without rows."""
     # Pages are read as they are decoded: without a buffer the reader would hold a row group's whole column.
     bytes_at_hand = source.content
     place = source.place if bytes_at_hand is None else pa.BufferReader(bytes_at_hand)
@@ -265,11 +266,11 @@ def _batches(source: OpenFile, columns: Roles, rows: int, *, widen: bool) -> Ite
         for batch in file.iter_batches(rows, columns=list(columns)):
             yield read_frame(frame_of(batch, list(columns)), columns, widen=widen)
         if file.metadata.num_rows == 0:
-            # What a file without rows says of its columns is often nothing: a writer saw none of their values.
+            # Types in a file without rows are arbitrary: its writer saw no values.
             yield empty_frame(columns)
 
 
-# What the two readers raise at a file that they cannot read.
+# Errors of the two readers at a file that they cannot read.
 READER_ERRORS = (
     pl.exceptions.PolarsError,
     pl.exceptions.PanicException,
@@ -281,22 +282,20 @@ READER_ERRORS = (
 
 
 def reading(path: str) -> AbstractContextManager[None]:
-    """Name a file in errors of what is read from it, and drop those of its readers.
-
-    Texts of readers may quote data.
+    """Name a file in errors while it is read, and drop readers' texts, which may quote data.
 
     Raises:
         DataError: the file, or a column of it, cannot be read.
     """
 
-    def told(error: BaseException) -> DataError:
+    def problem(error: BaseException) -> DataError:
         return DataError(f"{path}: {error}" if isinstance(error, DataError) else _unreadable(path))
 
-    return in_own_words(told, DataError, *READER_ERRORS)
+    return in_own_words(problem, DataError, *READER_ERRORS)
 
 
 def other_count(path: str) -> str:
-    """Say that a file holds other rows than its footer promised when files were listed."""
+    """Say that a file holds another number of rows than its footer when files were listed."""
     return f"{path}: the number of rows differs from the plan's; the file was changed"
 
 
@@ -309,12 +308,12 @@ def _block(path: str, key: str | None) -> str:
     """The ledger block of a file: the one folder ``key=value`` on its path."""
     if key is None:
         return WHOLE
-    found = [part for part in PurePosixPath(path).parent.parts if part.startswith(f"{key}=")]
-    if len(found) != 1:
+    folders = [part for part in PurePosixPath(path).parent.parts if part.startswith(f"{key}=")]
+    if len(folders) != 1:
         raise DataError(
             f"{path}: the contract's block key is '{key}', so the file must lie in exactly one folder named {key}=..."
         )
-    return found[0]
+    return folders[0]
 
 
 def _footer_rows(folder: DataFolder, path: str) -> int:
@@ -328,13 +327,13 @@ def _footer_rows(folder: DataFolder, path: str) -> int:
 # 16 MB at 8 bytes a value: memory of that size is used again, and more would be taken afresh from the system.
 VALUES = 1 << 21
 FEWEST_ROWS = 4_096
-# From here on small partitions share a segment.
+# From this number of partitions on, small ones share a segment.
 MANY = 256
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedSegment:
-    """The rows of one segment as they were read: from which partition, and the frame.
+    """The rows of one segment as they were read, by partition.
 
     ``number`` counts from 0.
     """
@@ -354,7 +353,7 @@ class LoadedSegment:
         Raises:
             DataError: a column cannot be read as one in all of them.
         """
-        # What a file without rows says of its columns counts for nothing.
+        # Types in a file without rows are arbitrary.
         full = [(partition, part) for partition, part in self.parts if part.height] or list(self.parts[:1])
         first = full[0][1].schema
         for partition, part in full:
@@ -373,7 +372,7 @@ class Reading:
         partitions: in the layout's order.
         first: number of the first segment that they fill.
         rows: of each segment but the last, at most.
-        segments: how many they fill.
+        segments: number of segments that they fill.
     """
 
     partitions: tuple[Partition, ...]
@@ -388,7 +387,7 @@ class Reading:
 
 
 def segment_rows(columns: int) -> int:
-    """Return the rows of a segment of so many columns, at most."""
+    """Return the largest number of rows of a segment."""
     return max(FEWEST_ROWS, VALUES // max(1, columns))
 
 
@@ -397,29 +396,29 @@ def readings(layout: Layout, columns: int) -> tuple[Reading, ...]:
 
     Args:
         layout: the partitions.
-        columns: how many of each are read, at least 1.
+        columns: number of columns that are read, at least 1.
     """
     rows = segment_rows(columns)
-    together = -(-len(layout.partitions) // MANY)
-    found: list[Reading] = []
+    most_partitions = -(-len(layout.partitions) // MANY)
+    work: list[Reading] = []
     group: list[Partition] = []
 
     def close() -> None:
         if group:
-            first = found[-1].numbers.stop if found else 0
+            first = work[-1].numbers.stop if work else 0
             segments = max(1, -(-sum(partition.rows for partition in group) // rows))
-            found.append(Reading(tuple(group), first, rows, segments))
+            work.append(Reading(tuple(group), first, rows, segments))
             group.clear()
 
     held = 0
     for partition in layout.partitions:
-        if len(group) == together or held + partition.rows > rows:
+        if len(group) == most_partitions or held + partition.rows > rows:
             close()
             held = 0
         group.append(partition)
         held += partition.rows
     close()
-    return tuple(found)
+    return tuple(work)
 
 
 def segment_count(layout: Layout, columns: int) -> int:
@@ -438,5 +437,9 @@ def read_segments(folder: DataFolder, reading: Reading, columns: Roles) -> Itera
         for number, frame in zip(reading.numbers, read_rows(folder, partition, columns, reading.rows), strict=True):
             yield LoadedSegment(number, ((partition, frame),))
         return
-    parts = [(one, frame) for one in reading.partitions for frame in read_rows(folder, one, columns, one.rows + 1)]
-    yield LoadedSegment(reading.first, tuple(parts))
+    parts = tuple(
+        (partition, frame)
+        for partition in reading.partitions
+        for frame in read_rows(folder, partition, columns, partition.rows + 1)
+    )
+    yield LoadedSegment(reading.first, parts)

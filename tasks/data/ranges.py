@@ -2,7 +2,7 @@
 
 Each unit adds one to at most one bin of each column, so replacing a unit moves the d columns' counts by at most 2 d in
 the L1 norm. The grid (1, 2, 5 times powers of ten, both signs, and zero) is public and the same for all data, so a bin
-says a magnitude and nothing finer. Proof: ``docs/proofs/ranges.md``.
+tells a magnitude and nothing finer. Proof: ``docs/proofs/ranges.md``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.schemas.studies import FoundRange, RangesStudy
 from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.data.partitions import column_types, read_rows
-from causalveil.tasks.data.split import keyed_hash
+from causalveil.tasks.data.split import HASH_LABEL, keyed_hash
 from causalveil.tasks.machine.arrays import FloatArray, IntArray, values_of
 from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Sensitivity, Slot
@@ -45,7 +45,7 @@ def counts(values: pl.Series) -> IntArray:
 
 
 def mechanism(columns: int, cost: PrivacyCost) -> Laplace:
-    """Return Laplace noise for the counts of so many columns."""
+    """Return Laplace noise for the counts of ``columns`` columns."""
     return Laplace(Sensitivity(2.0 * columns, Norm.l1, "2 d"), cost)
 
 
@@ -58,16 +58,14 @@ def release(study: RangesStudy, histogram: IntArray, budget: Budget) -> FloatArr
 
 
 def threshold(columns: int, scale: float) -> float:
-    """Return the count that noise in empty bins exceeds with a probability of at most FALSE_BIN.
-
-    That is the probability that any of ``columns * BINS`` empty bins exceeds it.
+    """Return the count that any empty bin exceeds with probability FALSE_BIN at most.
 
     A Laplace draw of scale b exceeds t with probability exp(-t/b)/2; the bound is the union over all bins.
     """
     return scale * math.log(columns * BINS / (2 * FALSE_BIN))
 
 
-def found(study: RangesStudy, noisy: FloatArray) -> tuple[FoundRange, ...]:
+def ranges_of(study: RangesStudy, noisy: FloatArray) -> tuple[FoundRange, ...]:
     """Return the range of each column from its noisy bins; post-processing.
 
     It reaches from the lower edge of the lowest bin above the threshold to the upper edge of the highest.
@@ -79,21 +77,18 @@ def found(study: RangesStudy, noisy: FloatArray) -> tuple[FoundRange, ...]:
         if not filled.size:
             ranges.append(FoundRange(column=name, lower=None, upper=None))
             continue
-        # Beyond the grid there is no edge: its last one stands.
+        # Values beyond the grid get its last edge.
         lower = EDGES[max(int(filled[0]) - 1, 0)]
         upper = EDGES[min(int(filled[-1]), len(EDGES) - 1)]
         ranges.append(FoundRange(column=name, lower=float(min(lower, EDGES[-2])), upper=float(max(upper, EDGES[1]))))
     return tuple(ranges)
 
 
-HASH_LABEL = "unit hash"
 ROWS = 1_000_000
 
 
 def check_kinds(study: RangesStudy, folder: DataFolder, layout: Layout) -> None:
-    """Check that every partition has the columns as numbers, by their footers.
-
-    This is done before anything is reserved.
+    """Check by footers, before the run reserves, that all partitions have numeric columns.
 
     Raises:
         DataError: a column is missing or is no number.
@@ -116,7 +111,7 @@ def count_stage(study: RangesStudy, folder: DataFolder, layout: Layout, run_id: 
         for frame in read_rows(folder, partition, study.roles, ROWS):
             tags.append(keyed_hash(values_of(frame, study.data.unit), key))
             histogram += np.stack([counts(values_of(frame, name)) for name in study.numbers])
-    # Asked again of the rows that were counted: the sensitivity rests on it.
+    # Checked again on the rows that were counted: the sensitivity depends on it.
     if len(np.unique(np.concatenate(tags), axis=0)) < layout.units:
         raise DataError(f"column '{study.data.unit}' names a unit twice; a range is found where each unit has one row")
     return histogram

@@ -1,13 +1,13 @@
 """Make one row of several of a unit when data are admitted.
 
 A unit's rows may lie anywhere; two passes over disk gather them in memory for one bucket. Each partition is written
-once more, in scratch, its rows gathered by the bucket that a keyed hash of the unit names; then one bucket after the
-other is read from all of these files.
+once more, in scratch, its rows gathered by the bucket of a keyed hash of the unit; then one bucket after the other is
+read from all of these files.
 
-A unit's row is a function of its own rows alone, by the owner's ``rows``. One unit's rows must move one reduced row, to
-the last bit, or the sensitivities of one bounded row would not hold. So rows are put in an order that their values
-decide, never the files (``docs/proofs/data.md``), numbers are clipped before they are added, and sums run through a
-unit's rows one after the other, whatever stands beside them.
+A unit's row is a function of its own rows alone, by the owner's ``rows``. A unit's rows must change its reduced row
+alone, to the last bit, or the sensitivities of one bounded row would not hold. So rows are ordered by their values,
+never by files (``docs/proofs/data.md``), numbers are clipped before they are added, and sums add a unit's rows in turn,
+whatever other units' rows are beside them.
 
 The stage goes block by block, into a folder of its own that runs read.
 """
@@ -38,7 +38,7 @@ from causalveil.schemas.declared import (
 from causalveil.schemas.errors import CausalveilError, ContractError, DataError, in_own_words, kind_of
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.data.data_folder import DataFolder
-from causalveil.tasks.data.normalise import as_codes
+from causalveil.tasks.data.normalise import as_codes, binary
 from causalveil.tasks.data.partitions import read_rows
 from causalveil.tasks.data.split import keyed_hash
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray, named, values_of
@@ -58,7 +58,7 @@ def spread(frame: pl.DataFrame, unit: str, key: bytes, buckets: int, path: Path)
         frame: some rows, in the types of ``read_rows``.
         unit: the column that names the unit.
         key: of the hash, 16 bytes; the same for all partitions.
-        buckets: how many, below 2^32.
+        buckets: their number, below 2^32.
         path: the file, in scratch.
 
     Raises:
@@ -68,9 +68,9 @@ def spread(frame: pl.DataFrame, unit: str, key: bytes, buckets: int, path: Path)
     order = np.argsort(numbers, kind="stable")
     ends = np.searchsorted(numbers[order], np.arange(buckets + 1))
     table = frame[order].rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-    told = "scratch cannot be written ({}); make room on its disk"
+    problem = "scratch cannot be written ({}); make room on its disk"
     with (
-        in_own_words(lambda error: CausalveilError(told.format(kind_of(error))), OSError, pa.ArrowException),
+        in_own_words(lambda error: CausalveilError(problem.format(kind_of(error))), OSError, pa.ArrowException),
         whole_file(path) as stream,
         pa.ipc.new_file(stream, table.schema) as writer,
     ):
@@ -82,23 +82,19 @@ def gather(paths: Sequence[Path], bucket: int) -> Iterator[pl.DataFrame]:
     """Yield the rows of one bucket, a frame from each of the files that :func:`spread` wrote."""
     for path in paths:
         with pa.memory_map(str(path)) as file:
-            found = pl.from_arrow(pa.Table.from_batches([pa.ipc.open_file(file).get_batch(bucket)]))
-        if not isinstance(found, pl.DataFrame):
-            raise TypeError("a table of rows is a frame")
-        yield found
+            frame = pl.DataFrame(pa.Table.from_batches([pa.ipc.open_file(file).get_batch(bucket)]))
+        yield frame
 
 
-def _batch(table: object) -> object:
+def _batch(table: pa.Table) -> pa.RecordBatch:
     """A table of one chunk per column, or of none, as one record batch."""
-    if not isinstance(table, pa.Table):
-        raise TypeError("not a table")
-    found = table.combine_chunks().to_batches()
-    return found[0] if found else pa.RecordBatch.from_pylist([], schema=table.schema)
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows of a frame in order of units: where each unit's rows begin, and how many it has."""
+    """Rows of a frame in order of units: each unit's first position and number of rows."""
 
     starts: IntArray
     lengths: IntArray
@@ -109,7 +105,7 @@ class Groups:
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     def picked(self, keep: Keep) -> IntArray:
-        """Return the row of each unit that stands first, or last."""
+        """Return the first, or the last, row of each unit."""
         return self.starts if keep is Keep.first else self.starts + self.lengths - 1
 
 
@@ -119,28 +115,27 @@ def reduce_rows(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mapp
     Args:
         frame: all rows of its units, in any order: the unit, ``rows.order`` and the declared columns, as checked.
         unit: the column that names the unit; no nulls.
-        rows: how many rows count, from which end, and what becomes of each column.
-        columns: what the contract declares of the rows of ``frame``.
+        rows: the most rows that count, from which end, and the aggregate of each column.
+        columns: the contract's declarations of the columns of ``frame``.
 
     Returns:
         The unit, the declared columns in the order of ``columns``, ``rows.count`` and the columns of ``rows.wide``;
-        units ascend. Nulls of a column are left out by all aggregates but ``first`` and ``last``, and a unit that has
-        none but nulls has a null.
+        units ascend. All aggregates but ``first`` and ``last`` leave nulls out, and a unit with nulls alone has a null.
 
     Raises:
-        DataError: a value that the checks before refuse: no number, or neither of two codes.
+        DataError: a value that earlier checks refuse: no number, or neither of two codes.
     """
     frame = counting_rows(frame, unit, rows, columns)
     units = values_of(frame, unit)
     groups = _groups(units)
-    one = {unit: units.gather(groups.starts)}
+    reduced = {unit: units.gather(groups.starts)}
     for name, column in columns.items():
-        one[name] = _reduced_column(values_of(frame, name), name, column, rows.aggregate(name), groups)
+        reduced[name] = _reduced_column(values_of(frame, name), name, column, rows.aggregate(name), groups)
     if rows.count is not None:
-        one[rows.count] = pl.Series(groups.lengths, dtype=pl.Int64)
-    for made, (name, period) in rows.periods.items():
-        one[made] = _of_period(frame, unit, rows, name, columns[name], period, one[unit])
-    return pl.DataFrame([values.alias(name) for name, values in one.items()])
+        reduced[rows.count] = pl.Series(groups.lengths, dtype=pl.Int64)
+    for wide_name, (name, period) in rows.periods.items():
+        reduced[wide_name] = _of_period(frame, unit, rows, name, columns[name], period, reduced[unit])
+    return pl.DataFrame([values.alias(name) for name, values in reduced.items()])
 
 
 def _of_period(
@@ -152,47 +147,49 @@ def _of_period(
     period: str | int,
     units: pl.Series,
 ) -> pl.Series:
-    """Return a column of one period, by unit.
-
-    Of several rows there it is the aggregate, and null where there is none.
+    """Return a column's aggregate over the rows of one period, by unit; null without such rows.
 
     ``frame``: rows that count, by unit and in order.
     """
     order = values_of(frame, str(rows.order))
     if order.dtype.is_temporal() and not isinstance(period, str):
         raise DataError(f"column '{rows.order}' holds dates; write periods of 'rows.wide' as text, as '2026-01-31'")
-    own = frame.filter((as_codes(order, isinstance(period, str)) == period).fill_null(value=False))
-    groups = _groups(values_of(own, unit))
-    made = _reduced_column(values_of(own, name), name, column, rows.aggregate(name), groups)
-    there = pl.DataFrame({"unit": values_of(own, unit).gather(groups.starts), "made": made})
-    return pl.DataFrame({"unit": units}).join(there, on="unit", how="left", maintain_order="left")["made"]
+    of_period = frame.filter((as_codes(order, isinstance(period, str)) == period).fill_null(value=False))
+    groups = _groups(values_of(of_period, unit))
+    values = _reduced_column(values_of(of_period, name), name, column, rows.aggregate(name), groups)
+    by_unit = pl.DataFrame({"unit": values_of(of_period, unit).gather(groups.starts), "values": values})
+    return pl.DataFrame({"unit": units}).join(by_unit, on="unit", how="left", maintain_order="left")["values"]
 
 
 def counting_rows(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mapping[str, Declared]) -> pl.DataFrame:
     """Return the rows that count, by unit and in order: the first or last ``rows.at_most``.
 
-    Given some of a unit's rows it keeps all those of them that count among all of the unit's rows, so it may be applied
-    to parts first. Arguments as of :func:`reduce_rows`.
+    Of a part of a unit's rows it keeps every row that counts among all of them, so it may be applied to parts first.
+    Arguments as of :func:`reduce_rows`.
     """
     frame = _in_order(frame, unit, rows, columns)
     if rows.at_most is None:
         return frame
-    return frame.filter(pl.Series(_kept(_groups(values_of(frame, unit)), rows.keep, rows.at_most)))
+    groups = _groups(values_of(frame, unit))
+    rank = np.arange(groups.lengths.sum()) - np.repeat(groups.starts, groups.lengths)
+    if rows.keep is Keep.first:
+        return frame.filter(pl.Series(rank < rows.at_most))
+    return frame.filter(pl.Series(rank >= np.repeat(groups.lengths, groups.lengths) - rows.at_most))
 
 
 def _in_order(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mapping[str, Declared]) -> pl.DataFrame:
-    """Rows by unit, then by the declared order, then by everything that is declared, so that files decide nothing.
+    """Rows by unit, then by the declared order, then by all declared columns, never by files.
 
     The last step is taken only where two rows of a unit tie; for a unit without ties it changes nothing.
     """
     keys = [unit] if rows.order is None else [unit, rows.order]
     frame = frame[list(dict.fromkeys((*keys, *columns)))]
-    # Rows without a value of the order stand where they count only if a unit has no others.
-    last = rows.keep is Keep.first
-    ordered = frame.sort(*map(named, keys), nulls_last=last)
+    # Rows without a value of the order are kept last.
+    nulls_last = rows.keep is Keep.first
+    ordered = frame.sort(*map(named, keys), nulls_last=nulls_last)
     if frame.height < 2 or not ordered[keys].is_duplicated().any():
         return ordered
-    return frame.sort(*map(named, (*keys, *sorted(set(columns) - set(keys)))), nulls_last=last)
+    return frame.sort(*map(named, (*keys, *sorted(set(columns) - set(keys)))), nulls_last=nulls_last)
 
 
 def _groups(units: pl.Series) -> Groups:
@@ -201,64 +198,52 @@ def _groups(units: pl.Series) -> Groups:
     return Groups(np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)[: len(lengths)], lengths)
 
 
-def _kept(groups: Groups, keep: Keep, at_most: int) -> BoolArray:
-    """Return for each row whether it is among its unit's first, or last, ``at_most``."""
-    rank = np.arange(groups.lengths.sum()) - np.repeat(groups.starts, groups.lengths)
-    if keep is Keep.first:
-        return np.asarray(rank < at_most)
-    return np.asarray(rank >= np.repeat(groups.lengths, groups.lengths) - at_most)
-
-
 def _reduced_column(values: pl.Series, name: str, column: Declared, aggregate: Aggregate, groups: Groups) -> pl.Series:
     """One value per unit."""
     if aggregate in (Aggregate.first, Aggregate.last) or isinstance(column, LevelsColumn | TimeColumn | EventColumn):
         keep = Keep.first if aggregate is Aggregate.first else Keep.last
         return values.gather(groups.picked(keep))
-    numbers, there = _numbers(values, name, column)
+    numbers, present = _numbers(values, name, column)
     members, units = groups.members, len(groups.lengths)
-    # One after the other in the order of rows: a unit's sum is the same whoever stands beside her.
-    found = np.bincount(members, weights=there, minlength=units)
+    # Added in the order of rows: a unit's sum does not depend on other units.
+    counts = np.bincount(members, weights=present, minlength=units)
     if aggregate in (Aggregate.sum, Aggregate.mean):
         sums = np.bincount(members, weights=numbers, minlength=units)
-        result = np.asarray(sums / np.maximum(found, 1.0) if aggregate is Aggregate.mean else sums, np.float64)
+        result = np.asarray(sums / np.maximum(counts, 1.0) if aggregate is Aggregate.mean else sums, np.float64)
     else:
-        result = _extreme(numbers, there, groups, largest=aggregate in (Aggregate.max, Aggregate.any))
-    reduced = pl.Series(result).scatter(np.flatnonzero(found == 0), None)
+        result = _extreme(numbers, present, groups, largest=aggregate in (Aggregate.max, Aggregate.any))
+    reduced = pl.Series(result).scatter(np.flatnonzero(counts == 0), None)
     if isinstance(column, CodesColumn) and aggregate in (Aggregate.any, Aggregate.all):
         return _coded(reduced, column, values.dtype)
     return reduced
 
 
-def _extreme(numbers: FloatArray, there: BoolArray, groups: Groups, *, largest: bool) -> FloatArray:
+def _extreme(numbers: FloatArray, present: BoolArray, groups: Groups, *, largest: bool) -> FloatArray:
     """The largest or the smallest of each unit's values."""
     if not len(numbers):
         return numbers
     if largest:
-        return np.asarray(np.maximum.reduceat(np.where(there, numbers, -np.inf), groups.starts))
-    return np.asarray(np.minimum.reduceat(np.where(there, numbers, np.inf), groups.starts))
+        return np.asarray(np.maximum.reduceat(np.where(present, numbers, -np.inf), groups.starts))
+    return np.asarray(np.minimum.reduceat(np.where(present, numbers, np.inf), groups.starts))
 
 
 def _numbers(values: pl.Series, name: str, column: NumberColumn | CodesColumn) -> tuple[FloatArray, BoolArray]:
-    """A column as numbers within its declared range, 0 for nulls; and where it has none.
+    """A column as numbers within its declared range, 0 for nulls; and True where it has a value.
 
     Raises:
         DataError: something that is no number, or neither code.
     """
     if isinstance(column, CodesColumn):
-        control, treated = column.codes.pair
-        same = values.cast(pl.String() if isinstance(control, str) else pl.Int64(), strict=False)
-        numbers = pl.select(
-            pl.when(same == treated).then(pl.lit(1.0)).when(same == control).then(pl.lit(0.0))
-        ).to_series()
+        numbers = binary(values, column.codes).cast(pl.Float64)
         lower, upper = 0.0, 1.0
     else:
         numbers = values.cast(pl.Float64, strict=False)
         lower, upper = column.lower, column.upper
     if numbers.null_count() != values.null_count() or numbers.is_nan().any():
         raise DataError(f"column '{name}' holds something that is no number, or neither of its two codes")
-    there = numbers.is_not_null().to_numpy()
+    present = numbers.is_not_null().to_numpy()
     clipped = np.clip(numbers.fill_null(0.0).to_numpy(), lower, upper)
-    return np.where(there, clipped, 0.0), there
+    return np.where(present, clipped, 0.0), present
 
 
 def _coded(numbers: pl.Series, column: CodesColumn, dtype: pl.DataType) -> pl.Series:
@@ -271,7 +256,7 @@ def _coded(numbers: pl.Series, column: CodesColumn, dtype: pl.DataType) -> pl.Se
     return coded if isinstance(control, str) else coded.cast(dtype)
 
 
-# Rows of one bucket, about, and units of one file that results: memory holds some of each.
+# About the rows of a bucket, and the units of a file that results: memory holds some of each.
 BUCKET_ROWS = 500_000
 FILE_UNITS = 1_000_000
 MOST_BUCKETS = 2048
@@ -296,60 +281,64 @@ def reduce_stage(
         folder: the data folder, held to the files whose rows keep the contract's declarations.
         layout: its partitions.
         scratch: an empty private folder, for the rows of one block.
-        target: an empty private folder. It is given ``part-00000.parquet`` and so on, below ``month=...`` where the
-            contract has blocks: each of ``file_units`` units but the last, so their number and sizes follow from the
-            number of units alone.
-        each: is shown each block's name with units, each unit of the block once.
-        key: of the hash that decides which rows are reduced together; 16 bytes, thrown away afterwards.
-        bucket_rows: rows that are reduced at once, about.
+        target: an empty private folder, for ``part-00000.parquet`` and so on, below ``month=...`` where the contract
+            has blocks: each of ``file_units`` units but the last, so their number and sizes follow from the number of
+            units alone.
+        each: called with a block's name and units, each unit of the block once.
+        key: of the hash by which rows are put into buckets; 16 bytes, not used afterwards.
+        bucket_rows: about the number of rows that are reduced at once.
         file_units: units per file.
 
     Raises:
-        ContractError: the contract says nothing of rows.
-        DataError: a file cannot be read, or holds what the checks refuse.
+        ContractError: the contract has no ``rows``.
+        DataError: a file cannot be read, or holds values that the checks refuse.
         CausalveilError: the disk is full or fails.
     """
     if contract.rows is None:
         raise ContractError(f"the contract of '{contract.dataset}' has no 'rows' to reduce")
     for block in dict.fromkeys(partition.block for partition in layout.partitions):
-        partitions = [one for one in layout.partitions if one.block == block]
+        partitions = [partition for partition in layout.partitions if partition.block == block]
         place = target if contract.blocks is None else target / block
         place.mkdir(mode=0o700, exist_ok=True)
-        reduced = _reduced_block(contract, folder, partitions, scratch, key, bucket_rows)
+        reduced = _reduced_block(contract, contract.rows, folder, partitions, scratch, key, bucket_rows)
         for index, frame in enumerate(_cut(reduced, file_units)):
             each(block, values_of(frame, contract.unit))
             _write(place / f"part-{index:05d}.parquet", frame)
 
 
 def _reduced_block(
-    contract: Contract, folder: DataFolder, partitions: list[Partition], scratch: Path, key: bytes, bucket_rows: int
+    contract: Contract,
+    rows: RowsPerUnit,
+    folder: DataFolder,
+    partitions: list[Partition],
+    scratch: Path,
+    key: bytes,
+    bucket_rows: int,
 ) -> Iterator[pl.DataFrame]:
     """The reduced rows of one block, bucket by bucket."""
-    if contract.rows is None:
-        return
-    buckets = min(MOST_BUCKETS, max(1, -(-sum(one.rows for one in partitions) // bucket_rows)))
+    buckets = min(MOST_BUCKETS, max(1, -(-sum(partition.rows for partition in partitions) // bucket_rows)))
     roles = contract_roles(contract)
-    names = dict.fromkeys([contract.unit, *([contract.rows.order] if contract.rows.order else []), *contract.columns])
+    names = dict.fromkeys([contract.unit, *([rows.order] if rows.order else []), *contract.columns])
     columns = {name: roles[name] for name in names}
     paths: list[Path] = []
-    # A file without rows may say anything of its columns.
-    partitions = [one for one in partitions if one.rows] or partitions[:1]
-    frames = (frame for one in partitions for frame in read_rows(folder, one, columns, bucket_rows))
+    # Types in a file without rows are arbitrary.
+    partitions = [partition for partition in partitions if partition.rows] or partitions[:1]
+    frames = (frame for partition in partitions for frame in read_rows(folder, partition, columns, bucket_rows))
     for frame in _joined(frames, bucket_rows):
         paths.append(scratch / f"rows-{len(paths):05d}.arrow")
         spread(frame, contract.unit, key, buckets, paths[-1])
     for bucket in range(buckets):
-        frame = _held(gather(paths, bucket), contract, contract.rows, 2 * bucket_rows)
-        yield reduce_rows(frame, contract.unit, contract.rows, contract.columns)
+        frame = _held(gather(paths, bucket), contract, rows, 2 * bucket_rows)
+        yield reduce_rows(frame, contract.unit, rows, contract.columns)
     for path in paths:
         path.unlink()
 
 
 def _held(frames: Iterator[pl.DataFrame], contract: Contract, rows: RowsPerUnit, most: int) -> pl.DataFrame:
-    """The rows of a bucket without those that cannot count, taken out whenever there are more than ``most``.
+    """The rows of a bucket; rows that cannot count are removed whenever there are more than ``most``.
 
-    One unit may have any number of rows, all of which are in her bucket; of these ``at_most`` count. Memory holds twice
-    what counts, at least ``most`` rows.
+    A unit may have any number of rows, all of which are in its bucket; of these ``at_most`` count. Memory holds twice
+    the rows that count, at least ``most`` rows.
     """
     held = next(frames)
     for frame in frames:
@@ -361,7 +350,7 @@ def _held(frames: Iterator[pl.DataFrame], contract: Contract, rows: RowsPerUnit,
 
 
 def _joined(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """Join frames into ones of ``rows`` rows or more, so that small partitions make few files."""
+    """Join frames until they have ``rows`` rows or more, so that small partitions make few files."""
     waiting, height = list[pl.DataFrame](), 0
     for frame in frames:
         waiting.append(frame)
@@ -374,10 +363,7 @@ def _joined(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]
 
 
 def _cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """Cut frames into ones of ``rows`` rows but the last.
-
-    There is one frame at least, so that no block is a gap.
-    """
+    """Cut frames into frames of ``rows`` rows but the last; a block without rows has an empty frame."""
     rest = pl.DataFrame()
     for frame in frames:
         rest = frame if rest.is_empty() else pl.concat([rest, frame])
@@ -388,9 +374,13 @@ def _cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
 
 
 def _write(path: Path, frame: pl.DataFrame) -> None:
-    told = f"{path.parent}: the reduced rows cannot be written ({{}}); make room on its disk"
+    def problem(error: BaseException) -> CausalveilError:
+        return CausalveilError(
+            f"{path.parent}: the reduced rows cannot be written ({kind_of(error)}); make room on its disk"
+        )
+
     with (
-        in_own_words(lambda error: CausalveilError(told.format(kind_of(error))), OSError, pl.exceptions.ComputeError),
+        in_own_words(problem, OSError, pl.exceptions.ComputeError),
         whole_file(path, durable=True) as stream,
     ):
         frame.write_parquet(stream, compression="lz4", statistics=False)

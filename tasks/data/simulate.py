@@ -1,6 +1,6 @@
 """A synthetic study of any size with a known effect.
 
-Parquet partitions, study.yaml, dataset.yaml, provenance.
+It writes Parquet partitions, study.yaml, dataset.yaml and PROVENANCE.md.
 
 The model, with p covariates of which the first k = min(5, p) confound::
 

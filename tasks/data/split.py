@@ -7,8 +7,8 @@ cut into files: a replaced person takes the old one's place and no other unit mo
 Normalised rows ascend by hash, so a half or a fold of a segment is a span of its rows. Why the key must be secret:
 ``docs/privacy.md``.
 
-The argument needs the hashes of distinct units to look like independent uniform draws (or draws without replacement) to
-everyone who lacks the key. AES-128 is a pseudorandom permutation of 16-byte blocks, fast in hardware, and one call
+The argument needs the hashes of distinct units to look like independent uniform draws (or draws without replacement)
+without the key. AES-128 is a pseudorandom permutation of 16-byte blocks, fast in hardware, and one call
 hashes a million units. Integers are one block, encoded injectively, so distinct integers have distinct hashes with
 certainty. Text is a CBC-MAC over blocks, the first of which holds the length: no encoded text is a prefix of another,
 and on a prefix-free set CBC-MAC is a pseudorandom function (Petrank & Rackoff 2000; Bellare, Kilian & Rogaway 2000);
@@ -124,14 +124,14 @@ def _utf8(units: pl.Series) -> tuple[ByteArray, IntArray]:
 
 def _encrypt(blocks: ByteArray, cipher: CipherContext) -> ByteArray:
     """Shape (n, 16) to shape (n, 16)."""
-    # update_into wants room for one block more than it writes.
+    # update_into needs room for another block than those it writes.
     encrypted = np.empty((len(blocks) + 1, BLOCK), dtype=np.uint8)
     cipher.update_into(np.ascontiguousarray(blocks).reshape(-1).data, encrypted.reshape(-1).data)
     return encrypted[:-1]
 
 
 SPLIT = "split"
-# How far from its expected place the threshold is sought at first; sqrt(n) / 2 is at least one standard error.
+# Half width of the first range in which the threshold is sought; sqrt(n) / 2 is at least one standard error.
 STANDARD_ERRORS = 8
 
 
@@ -201,7 +201,7 @@ class Cut:
 
     @classmethod
     def open(cls, enclave: Enclave) -> Self:
-        """Open what the stage of that name left.
+        """Open the edges that the stage of that name left.
 
         Raises:
             CausalveilError: it has not run.
@@ -234,7 +234,7 @@ class Halves(Cut):
 def split_stage(study: Study, enclave: Enclave) -> None:
     """Leave in the enclave where each segment is cut: ``Halves.edges``.
 
-    Where every unit serves every purpose both halves are all rows.
+    Without a training share both halves are all rows.
 
     Raises:
         StudyError: a half would be empty.
@@ -267,7 +267,7 @@ def fold_sizes(units: int, folds: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Rows in pieces, one of which is in memory at a time: what sums over units go through."""
+    """Rows in pieces for sums over units; one piece is in memory at a time."""
 
     rows: Callable[[int], Rows]
     count: int
@@ -320,8 +320,8 @@ def sizes_of(study: Study, units: int) -> Sizes:
         units: number of units.
 
     Raises:
-        StudyError: so few units that one of the two halves is empty.
-        DataError: no units at all.
+        StudyError: too few units: one of the two halves is empty.
+        DataError: there are no units.
     """
     if units < 1:
         raise DataError("there are no units")

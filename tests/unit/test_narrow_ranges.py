@@ -19,7 +19,7 @@ from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.studies import RangesStudy
 from causalveil.schemas.study import DataSource, EstimatorSettings, PrivacyRequest
 from causalveil.tasks.data.covariates import DeclaredRanges, NarrowRanges, Ranged
-from causalveil.tasks.data.ranges import BINS, EDGES, FALSE_BIN, counts, found, mechanism, threshold
+from causalveil.tasks.data.ranges import BINS, EDGES, FALSE_BIN, counts, mechanism, ranges_of, threshold
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
@@ -229,13 +229,13 @@ def test_a_range_ends_where_counts_end() -> None:
     noisy = np.zeros((2, BINS))
     low, high = int(np.searchsorted(EDGES, 12.0, side="right")), int(np.searchsorted(EDGES, 70.0, side="right"))
     noisy[0, low], noisy[0, high] = 1e6, 1e6
-    first, second = found(asked, noisy)
+    first, second = ranges_of(asked, noisy)
     assert (first.lower, first.upper) == (10.0, 100.0)
     assert (second.lower, second.upper) == (None, None)
     for place in (0, BINS - 1):
         edge = np.zeros((2, BINS))
         edge[0, place] = 1e6
-        ends = found(asked, edge)[0]
+        ends = ranges_of(asked, edge)[0]
         assert ends.lower is not None
         assert ends.upper is not None
         assert ends.lower < ends.upper
