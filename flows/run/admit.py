@@ -38,8 +38,9 @@ from causalveil.tasks.data.manifests import (
 )
 from causalveil.tasks.data.partitions import list_partitions
 from causalveil.tasks.machine.distribute import in_steps
-from causalveil.tasks.machine.object_storage import alone_at, copy_at, local_copy, publish, stored
+from causalveil.tasks.machine.object_storage import copy_at, local_copy, publish, stored
 from causalveil.tasks.machine.site import open_scratch
+from causalveil.tasks.machine.stored_writes import alone_at
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 from causalveil.tasks.warehouse import blocks as warehouse_blocks
 from causalveil.tasks.warehouse.blocks import SourceState, TakenBlock

@@ -354,7 +354,7 @@ def check_place(place: Place, study: Study) -> None:
     if isinstance(study, Asked) and len(questions_of(study)) > 1:
         refuse_among_rows(place, "nothing was reserved")
     if place.url is not None:
-        from causalveil.tasks.machine.object_storage import refuse_unwritable
+        from causalveil.tasks.machine.stored_writes import refuse_unwritable
 
         refuse_unwritable(place.url)
     if (folder / RELEASE_FILE).is_symlink() or (folder / RELEASE_FILE).exists():
@@ -385,7 +385,7 @@ def refuse_among_rows(place: Place, rest: str) -> None:
     around: Path | str | None = dataset_around(place.folder)
     shown: Path | str = place.folder
     if around is None and place.url is not None:
-        from causalveil.tasks.machine.object_storage import dataset_around_url
+        from causalveil.tasks.machine.stored_writes import dataset_around_url
 
         around, shown = dataset_around_url(place.url), place.url
     if around is not None:
@@ -420,7 +420,7 @@ def write_release(place: Place, text: str) -> Path:
     if table is not None:
         write_tables(place.folder, table)
     if place.url is not None:
-        from causalveil.tasks.machine.object_storage import put_release
+        from causalveil.tasks.machine.stored_writes import put_release
 
         put_release(place.folder, place.url)
     return path

@@ -1,15 +1,13 @@
 """Name the arrays and frames that stages exchange, and keep them in files.
 
-Name the array types that stages exchange, and keep arrays in files.
 Files of arrays have mode 0600, are there whole or not at all, and are read through a memory map.
 
-Make frames of columns: by plain names, from Arrow, and as CSV for spreadsheets.
 To polars ``^age$`` is a pattern, and ``*`` is every column. ``pl.col(name)``, strings as arguments of ``select`` or
 ``sort``, and methods of a series (which are expressions over a column of its name) all read a name as a pattern. A name
 that was not written in this program goes through here.
 
-Arrow's columns become columns of polars: bytes as text, UUIDs as they are written, decimals of all widths. What polars
-would take wrongly, or end the process over, is made something that it takes rightly before it sees it.
+Arrow's columns become columns of polars: bytes as text, UUIDs in their usual form, decimals of all widths. Columns that
+polars would misread, or that would end the process, are converted first.
 
 In a CSV file text stays text: no spreadsheet takes it for a formula, and no terminal for a command.
 """
@@ -21,7 +19,7 @@ import mmap
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -44,7 +42,7 @@ ByteArray = NDArray[np.uint8]
 BoolArray = NDArray[np.bool_]
 
 
-# Of a .npy file of version 1.0, before its header: magic, version, the header's length in two bytes.
+# Bytes of a .npy file of version 1.0 before its header: magic, version, the header's length in two bytes.
 _PREFIX = 10
 
 
@@ -72,9 +70,7 @@ def _parsed(header: bytes) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Write an array of any shape to a .npy file with mode 0600.
-
-    Whoever opens it finds all of it.
+    """Write an array of any shape to a .npy file with mode 0600, which is never there in part.
 
     Raises:
         CausalveilError: the disk is full or fails.
@@ -95,7 +91,7 @@ def new_array(
         path: of the file.
         shape: of the array.
         dtype: of its numbers.
-        by_column: whether the file has column after column, in Fortran order, in place of row after row.
+        by_column: write the file in Fortran order.
 
     Yields:
         ``write(first, rows)``, which writes C-contiguous ``rows`` of ``dtype`` from row number ``first`` on, or whole
@@ -105,15 +101,15 @@ def new_array(
         CausalveilError: the disk is full or fails.
     """
     header = io.BytesIO()
-    said = {"descr": np.dtype(dtype).str, "fortran_order": by_column, "shape": shape}
-    np.lib.format.write_array_header_1_0(header, said)
-    one = shape[:-1] if by_column else shape[1:]
-    start, row_bytes = len(header.getvalue()), int(np.prod(one, dtype=np.int64)) * np.dtype(dtype).itemsize
+    fields = {"descr": np.dtype(dtype).str, "fortran_order": by_column, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, fields)
+    row_shape = shape[:-1] if by_column else shape[1:]
+    start, row_bytes = len(header.getvalue()), int(np.prod(row_shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     with ExitStack() as file:
         with writing_scratch():
             handle = file.enter_context(whole_file(path)).fileno()
             _write_at(handle, 0, memoryview(header.getvalue()))
-        # Outside of that block: an error of who makes the rows is none of the disk.
+        # Outside of that block: an error in making the rows is none of the disk.
         yield lambda first, rows: _write_at(handle, start + first * row_bytes, rows.reshape(-1).view(np.uint8).data)
         with writing_scratch():
             file.close()
@@ -128,18 +124,17 @@ def _write_at(handle: int, offset: int, view: memoryview) -> None:
 
 
 def writing_scratch() -> AbstractContextManager[None]:
-    """Say in our words that the scratch folder cannot be written.
+    """Name the scratch folder in errors of writing there.
 
     Raises:
-        CausalveilError: it cannot.
+        CausalveilError: it cannot be written.
     """
-    return in_own_words(_unwritable, OSError)
-
-
-def _unwritable(failure: OSError) -> CausalveilError:
-    return CausalveilError(
-        f"the scratch folder cannot be written ({kind_of(failure)}); free some space, or let CAUSALVEIL_SCRATCH name a "
-        "folder, still to be made, on a disk with room"
+    return in_own_words(
+        lambda error: CausalveilError(
+            f"the scratch folder cannot be written ({kind_of(error)}); free some space, or let CAUSALVEIL_SCRATCH name "
+            "a folder, still to be made, on a disk with room"
+        ),
+        OSError,
     )
 
 
@@ -156,7 +151,7 @@ def values_of(frame: pl.DataFrame, name: str) -> pl.Series:
     return frame.get_column(name).alias("values")
 
 
-# Bytes of a fixed length from here on are UUIDs and digests; shorter ones are words of a fixed length.
+# From this fixed length on bytes are UUIDs and digests; shorter ones are text of a fixed length.
 UUID_BYTES = 16
 
 
@@ -191,7 +186,7 @@ def frame_of(rows: pa.RecordBatch | pa.Table, columns: Sequence[str]) -> pl.Data
 
 
 def plain(rows: Any) -> Any:
-    """Return a batch or table whose columns polars takes as they are meant.
+    """Return a batch or table whose columns polars reads rightly.
 
     Raises:
         DataError: bytes are no text; names the column.
@@ -200,19 +195,17 @@ def plain(rows: Any) -> Any:
         wanted = plain_type(field.type)
         if wanted == field.type:
             continue
-        values, found = rows.column(place), None
-        try:
-            found = _plain_values(values, field.type, wanted)
-        except pa.ArrowInvalid:
-            found = None
-        if found is None:
+        values = None
+        with suppress(pa.ArrowInvalid):
+            values = _plain_values(rows.column(place), field.type, wanted)
+        if values is None:
             raise DataError(f"column '{field.name}' holds bytes that are no UTF-8 text; write them as text")
-        rows = rows.set_column(place, pa.field(field.name, wanted), found)
+        rows = rows.set_column(place, pa.field(field.name, wanted), values)
     return rows
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type that :func:`plain` makes of one: the same where polars takes it."""
+    """Return the type that :func:`plain` makes of a type: the same where polars takes it."""
     if isinstance(type_, pa.BaseExtensionType):
         return pa.string() if isinstance(type_, pa.UuidType) else plain_type(type_.storage_type)
     if types.is_dictionary(type_):
@@ -233,13 +226,15 @@ def _plain_values(values: Any, type_: pa.DataType, wanted: pa.DataType) -> Any:
     if isinstance(type_, pa.BaseExtensionType):
         chunked = isinstance(values, pa.ChunkedArray)
         storage = (
-            pa.chunked_array([one.storage for one in values.chunks], type_.storage_type) if chunked else values.storage
+            pa.chunked_array([chunk.storage for chunk in values.chunks], type_.storage_type)
+            if chunked
+            else values.storage
         )
         return _plain_values(storage, type_.storage_type, wanted)
     if types.is_dictionary(type_):
         return _plain_values(values.cast(type_.value_type), type_.value_type, wanted)
     if types.is_decimal(type_) and types.is_floating(wanted):
-        # Arrow multiplies by a rounded power of ten; what is written has one nearest float.
+        # Arrow multiplies by a rounded power of ten; the text of the number has one nearest float.
         return values.cast(pa.string()).cast(wanted)
     if types.is_fixed_size_binary(type_) and type_.byte_width >= UUID_BYTES:
         return _hexadecimal(values, type_.byte_width).cast(wanted)
@@ -249,7 +244,7 @@ def _plain_values(values: Any, type_: pa.DataType, wanted: pa.DataType) -> Any:
 
 
 def _hexadecimal(values: Any, width: int) -> Any:
-    """Bytes as digits; sixteen of them as UUIDs are written."""
+    """Bytes as hexadecimal digits; sixteen bytes in the form of UUIDs."""
     digits = pl.DataFrame(pa.table({"bytes": values.cast(pa.large_binary())}))["bytes"].bin.encode("hex")
     if width == UUID_BYTES:
         ends = (0, 8, 12, 16, 20, 32)
@@ -266,7 +261,7 @@ def _taken(type_: pa.DataType) -> bool:
     type_ = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
     if types.is_dictionary(type_):
         return _taken(type_.value_type)
-    known = (
+    taken = (
         types.is_null,
         types.is_boolean,
         types.is_integer,
@@ -284,12 +279,12 @@ def _taken(type_: pa.DataType) -> bool:
         types.is_timestamp,
         types.is_duration,
     )
-    return any(one(type_) for one in known)
+    return any(is_type(type_) for is_type in taken)
 
 
 # First characters by which a spreadsheet takes text for a formula (OWASP, "CSV injection"), their wide forms too.
 FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-# What a terminal acts on when a file is printed, and what turns the direction of text around.
+# Characters that a terminal acts on when a file is printed, and those that reverse the direction of text.
 ACTING = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -301,7 +296,7 @@ def harmless(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    value = ACTING.sub(lambda found: printable(found[0]), value)
+    value = ACTING.sub(lambda match: printable(match[0]), value)
     if not value.startswith(FORMULAS):
         return value
     try:
@@ -312,7 +307,7 @@ def harmless(value: Any) -> Any:
 
 
 def harmless_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of a table, its names too."""
+    """Return a row of a table with harmless names and values."""
     return {harmless(name): harmless(value) for name, value in row.items()}
 
 

@@ -1,16 +1,16 @@
-"""Distribute work on partitions, and tell how far it is.
+"""Distribute work on partitions, and report its progress.
 
 A stage gives :func:`distribute` a function of a partition's number. By default it runs on threads, as
 :func:`map_partitions` runs it. An engine may put a distributor in place for the time of a run, which sends the function
 to other processes or machines. They share the file system: scratch, data and study files lie where the flow's process
-sees them, and function and result are pickled. The results come in order of partitions whoever computes them, and sums
-over them are taken here; so a release does not depend on where its parts were computed.
+sees them, and function and result are pickled. The results come in order of partitions wherever they are computed, and
+sums over them are taken here; so a release does not depend on where its parts were computed.
 
 Noise is drawn in the flow's process alone. A worker never has a ledger or a noise source; if a function tried to spend
 there, ``FlowBudget`` refuses.
 
-Progress is told as counts of partitions, blocks and runs, which are public. Nothing here depends on a row: work is told
-in steps whose number was known before, and never in passes of an optimiser.
+Progress is reported as counts of partitions, blocks and runs, which are public. No count depends on a row: the number
+of steps is known before, and passes of an optimiser are not reported.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ T = TypeVar("T")
 
 
 class Distributor(Protocol):
-    """A function that applies one that can be pickled to 0, ..., count - 1 somewhere.
+    """A callable that applies a function to 0, ..., count - 1, here or on other machines.
 
-    It returns the results in order, or raises the first error.
+    The function can be pickled. Results are in order, or the first error is raised.
     """
 
     def __call__(self, function: Callable[[int], T], count: int) -> list[T]:
@@ -52,11 +52,10 @@ def distribute(function: Callable[[int], T], count: int, workers: int) -> list[T
 
     Args:
         function: reads and writes files of its own partition alone, holds nothing that cannot be pickled (no open
-            file, no mapped array), draws no noise, and gives the same when it is run again.
+            file, no mapped array), draws no noise, and has the same result when it is run again.
         count: number of partitions.
         workers: threads, where no distributor is in place.
     """
-
     distributor = _DISTRIBUTOR.get()
     return map_partitions(function, count, workers) if distributor is None else distributor(function, count)
 
@@ -112,10 +111,10 @@ def on_worker() -> bool:
 
 
 def refuse_on_worker() -> None:
-    """End a function that would draw noise where it must not.
+    """Refuse to draw noise on a worker.
 
     Raises:
-        CausalveilError: it runs on a worker.
+        CausalveilError: this code runs on a worker.
     """
     if on_worker():
         raise CausalveilError(
@@ -158,11 +157,9 @@ def map_partitions(function: Callable[[int], T], count: int, workers: int) -> li
 
 
 def while_more_come(function: Callable[[T], None], items: Iterable[T], workers: int) -> None:
-    """Call ``function`` with each of ``items`` while this thread reads the next ones.
+    """Call ``function`` with each of ``items`` while this thread reads the next items.
 
-    At most ``workers`` are held.
-
-    An error, of the reader too, ends it; items not yet begun are dropped.
+    At most ``workers`` items are in memory. An error, of the reader too, ends it; items not yet begun are dropped.
     """
     # A worker of a cluster is one of many on its machine.
     if workers <= 1 or on_worker():
@@ -183,13 +180,13 @@ def while_more_come(function: Callable[[T], None], items: Iterable[T], workers: 
                 future.cancel()
 
 
-# Is told how many steps are done, of how many.
+# Called with the number of steps that are done, and of all.
 Steps = Callable[[int, int], None]
 _STEPS: ContextVar[Steps | None] = ContextVar("steps", default=None)
 
 
 def in_steps(items: Iterable[T], count: int) -> Iterator[T]:
-    """Yield the items, telling after each how many of ``count`` are done."""
+    """Yield the items, and report after each the number of those done of ``count``."""
     tell(0, count)
     for done, item in enumerate(items, start=1):
         yield item
@@ -197,7 +194,7 @@ def in_steps(items: Iterable[T], count: int) -> Iterator[T]:
 
 
 def tell(done: int, count: int) -> None:
-    """Tell whoever watches; on a worker of a cluster nobody does."""
+    """Report progress to :func:`watched_by`; on a worker of a cluster to nothing."""
     steps = _STEPS.get()
     if steps is not None:
         steps(done, count)

@@ -1,17 +1,16 @@
 """Write files whole or not at all, and let processes wait in line for a file.
 
-There is no other way in which this program writes a file that it keeps. A file is written beside its name, under a
-random one, and takes its name when it is complete. A link that somebody planted is never followed: the random name is
-created with O_EXCL, and taking a name replaces a link, not its target.
+This program writes all files that it keeps in this way. A file is written beside its name, under a random name, and
+takes its own when it is complete. A planted link is never followed: the random name is created with O_EXCL, and taking
+a name replaces a link, not its target.
 
-Processes that wait for one thing are served in the order in which they came (:func:`fair_lock`). SQLite serves whoever
-asks in the right moment, so that of 64 writers one waited 48 seconds while others were served five times. Here each
-takes the next number, locks the byte of that number in a file, and waits until no byte before it is locked. The kernel
-takes the locks of a killed process away, so that no number is waited for in vain. The locks are those of an open file,
-not of a process, so that threads wait for one another as well.
+Processes that wait for the same file are served in the order of their arrival (:func:`fair_lock`). SQLite does not
+keep that order: of 64 writers one waited 48 seconds while others were served five times. Here each takes the next
+number, locks the byte of that number in a file, and waits until no byte before it is locked. The kernel drops the locks
+of a killed process. The locks belong to an open file, not to a process, so that threads wait for each other as well.
 
-The line is a courtesy and guards nothing: where the file or its locks cannot be had, or whoever is in front does not
-move, the caller goes on without it and meets the lock that does guard.
+The line protects nothing, it only keeps the order: where the file or its locks cannot be had, or the first in the line
+does not move, the caller goes on without it to the lock that protects.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def whole_file(
         mode: permissions of the new file, less the umask.
         durable: file and name outlast a power failure from then on (fsync of both). Otherwise they outlast this
             process, and after a power failure the name may hold the older file, or an empty one.
-        exclusive: do not replace what has the name already.
+        exclusive: do not replace a file that has the name already.
         within: descriptor of an open folder; then ``path`` is a name in it.
 
     Raises:
@@ -73,7 +72,7 @@ def whole_file(
         elif durable:
             sync_folder(path.parent)
     finally:
-        # Gone already if it took its name; an error of its own must not hide why the file was not written.
+        # It is gone already if it took its name; an error here must not hide the error of writing.
         with suppress(OSError):
             os.unlink(draft, dir_fd=within)
 
@@ -121,17 +120,17 @@ def refuse_url_as_path(path: Path) -> None:
 def write_whole(
     path: Path, text: str | bytes, *, taken: str | None = None, failed: str = "", private: bool = False
 ) -> Path:
-    """Write a file that may leave the enclave; the same text again is welcome.
+    """Write a file that may leave the enclave; the same text may be written again.
 
     Args:
-        path: where; folders are made.
-        text: what; text as UTF-8, line ends as they are.
-        taken: what to say if anything else lies there; None: it is replaced.
-        failed: what to do if nothing can be written, appended to the message.
-        private: for its user alone, whatever the umask says.
+        path: of the file; folders are made.
+        text: the content; text as UTF-8, line ends unchanged.
+        taken: the problem if another file lies there; None: it is replaced.
+        failed: advice if the file cannot be written, appended to the message.
+        private: for its user alone, whatever the umask.
 
     Raises:
-        StudyError: something else lies there, or nothing can be written.
+        StudyError: another file lies there, or the file cannot be written.
     """
     content, advice = text.encode() if isinstance(text, str) else text, f"; {failed}" if failed else ""
     refuse_url_as_path(path)
@@ -145,13 +144,13 @@ def write_whole(
 
 
 def _holds(path: Path, content: bytes) -> bool:
-    """Check whether ``path`` is a file, and no link, of just this content."""
+    """Check whether ``path`` is a file, and no link, of this content."""
     return not path.is_symlink() and path.is_file() and path.read_bytes() == content
 
 
-# How long the one in front may stand still: stopped, or busy with more than a reservation.
+# Longest wait for the first in the line: it may be stopped, or busy with more than a reservation.
 PATIENCE_SECONDS = 5.0
-# Between two looks, for each place further back; and at most.
+# Pause between two looks for each place in the line, and the longest pause.
 _STEP, _LONGEST_STEP = 0.002, 0.05
 # struct flock of 64-bit Linux: type, whence, start, length, process.
 _FLOCK = "hhqqi0q"
@@ -161,10 +160,7 @@ _COUNTER = 0
 
 @contextmanager
 def fair_lock(path: Path) -> Iterator[None]:
-    """Wait for one's turn in the line of the file ``path``, which is made where it is missing.
-
-    It never fails.
-    """
+    """Wait for a turn in the line of the file ``path``, which is made if missing; never fail."""
     handle = _open_lock(path)
     if handle is None:
         yield
@@ -175,12 +171,13 @@ def fair_lock(path: Path) -> Iterator[None]:
             if number is not None:
                 _wait_for_turn(handle, number)
         except (OSError, ValueError, struct.error):
-            # No locks on this file system, no room for a digit, or a file of somebody else's: go on without the line.
+            # No locks on this file system, no room for a digit, or a foreign file: go on without the line.
             pass
         yield
     finally:
-        # Said before closing: a child that was forked meanwhile holds the open file too.
-        _unlock(handle)
+        # Unlocked before closing: a child that was forked meanwhile holds the open file too.
+        with suppress(OSError):
+            _lock(handle, fcntl.F_UNLCK, 0, 0)
         os.close(handle)
 
 
@@ -209,7 +206,7 @@ def _take_number(handle: int) -> int | None:
 
 
 def _wait_for_turn(handle: int, number: int) -> None:
-    """Return once nobody with a smaller number is there, or the first of them has not moved for a while."""
+    """Return once no smaller number is held, or the smallest has been the same for a while."""
     first, since = -1, time.monotonic()
     while (seen := _first_waiting(handle, number)) is not None:
         now = time.monotonic()
@@ -222,15 +219,15 @@ def _wait_for_turn(handle: int, number: int) -> None:
 
 def _first_waiting(handle: int, number: int) -> int | None:
     """The smallest held number before ``number``; None if there is none."""
-    found = None
+    first = None
     while number > 1:
-        asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 1, number - 1, 0)
-        kind, _, start, *_ = struct.unpack(_FLOCK, fcntl.fcntl(handle, fcntl.F_OFD_GETLK, asked))
+        query = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 1, number - 1, 0)
+        kind, _, start, *_ = struct.unpack(_FLOCK, fcntl.fcntl(handle, fcntl.F_OFD_GETLK, query))
         if kind == fcntl.F_UNLCK:
             break
         # The kernel names one of several, not always the first.
-        found = number = int(start)
-    return found
+        first = number = int(start)
+    return first
 
 
 def _lock(handle: int, kind: int, start: int, length: int) -> bool:
@@ -243,11 +240,3 @@ def _lock(handle: int, kind: int, start: int, length: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _unlock(handle: int) -> None:
-    try:
-        _lock(handle, fcntl.F_UNLCK, 0, 0)
-    except OSError:
-        # Closing does the same for everybody but a forked child.
-        return

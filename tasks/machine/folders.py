@@ -1,14 +1,13 @@
 """Open folders once, and tell tables with a log of their own from plain folders.
 
-All that is listed, read or written in an open folder goes through one descriptor. A path is a promise that anybody may
-break who may rename a folder above it. A descriptor is not: it stays with the folder that was opened, whatever is put
-in that folder's place. Below it no link is followed, and a file of more than one name (a hard link) is refused: it may
-be somebody else's file, which its other name changes unseen.
+All that is listed, read or written in an open folder goes through one descriptor. Users who may rename a folder above
+can put another folder at a path. A descriptor stays with the folder that was opened. Below it no link is followed, and
+a file of more than one name (a hard link) is refused: it can be changed by its other name.
 
-In another process, as on a worker of a cluster, the folder is opened anew by its path, and must be the same one.
+In another process, as on a worker of a cluster, the folder is opened anew by its path, and must be the same folder.
 
-Of a Delta, Iceberg or Hudi table the log says which files count, and not the folder. Files that such a log has taken
-out stay on disk until somebody cleans up: who reads the folder as plain Parquet reads people who were erased.
+The log of a Delta, Iceberg or Hudi table determines its files, not the folder. Files that such a log has taken out stay
+on disk until the table is cleaned up: a reader of the folder as plain Parquet would read people who were erased.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple, Self
 
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError, kind_of
 
-# A file of so many bytes is read once, into memory: what is digested is what is decoded, byte by byte.
+# A file up to this size is read once, into memory, where the same bytes are digested and decoded.
 SMALL_BYTES = 1 << 23
 _CHUNK = 1 << 20
 # Time stamps of files move in steps of at most 10 ms (a kernel's tick), twice that to be certain.
@@ -49,22 +48,21 @@ class FolderIdentity(NamedTuple):
     @classmethod
     def of(cls, handle: int) -> FolderIdentity:
         """Read the identity of an open folder."""
-        found = os.fstat(handle)
-        return cls(machine(), found.st_dev, found.st_ino)
+        status = os.fstat(handle)
+        return cls(machine(), status.st_dev, status.st_ino)
 
-    def same_as(self, other: FolderIdentity) -> bool:
-        """Tell whether both are one folder.
+    def same_as(self, identity: FolderIdentity) -> bool:
+        """Tell whether both are the same folder.
 
-        Between machines that share a file system, only the inode number is compared.
-
-        What is read there is held to digests all the same.
+        Between machines that share a file system, only the inode number is compared: reads are held to digests all the
+        same.
         """
-        return self.inode == other.inode and (self.machine != other.machine or self.device == other.device)
+        return self.inode == identity.inode and (self.machine != identity.machine or self.device == identity.device)
 
 
 @lru_cache(maxsize=1)
 def machine() -> str:
-    """Name this machine since its last start; by its host name where the system does not say."""
+    """Return an id of this machine since its last start, or its host name where there is none."""
     try:
         return _BOOT.read_text(encoding="ascii").strip()
     except OSError:
@@ -85,7 +83,7 @@ class FolderEntry(NamedTuple):
 
 
 class _Descriptor:
-    """An open descriptor that is closed when nobody refers to it any more."""
+    """An open descriptor that is closed when it is no longer referenced."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -111,20 +109,16 @@ class OpenFile:
             DataError: it is no regular file, or has another name elsewhere.
         """
         self.path, self._descriptor = path, _Descriptor(handle)
-        found = os.fstat(handle)
-        if (
-            stat.S_ISREG(found.st_mode)
-            and found.st_size > SMALL_BYTES
-            and abs(time.time_ns() - found.st_ctime_ns) < _TICK_NS
-        ):
-            # A change within the same tick would leave the time stamps as they are.
-            time.sleep(_TICK_NS / 1e9)
-            found = os.fstat(handle)
-        self._state = _state(found)
-        self.size, self.modified, self.mode = found.st_size, found.st_mtime_ns, stat.S_IMODE(found.st_mode)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
             raise DataError(f"{path}: is no regular file; take it out of the data folder")
-        if found.st_nlink > 1:
+        if status.st_size > SMALL_BYTES and abs(time.time_ns() - status.st_ctime_ns) < _TICK_NS:
+            # A change within the same tick would not change the time stamps.
+            time.sleep(_TICK_NS / 1e9)
+            status = os.fstat(handle)
+        self._state = _state(status)
+        self.size, self.modified, self.mode = status.st_size, status.st_mtime_ns, stat.S_IMODE(status.st_mode)
+        if status.st_nlink > 1:
             raise DataError(
                 f"{path}: has another name elsewhere (a hard link), by which it could be changed unseen; give the data "
                 "folder a copy of its own: cp FILE COPY && mv COPY FILE"
@@ -132,10 +126,7 @@ class OpenFile:
 
     @property
     def place(self) -> str:
-        """Return a path to this very file, whatever has its name by now.
-
-        It is meant for libraries that open files by path.
-        """
+        """Return a path to this open file, for libraries that open files by path."""
         return f"/dev/fd/{self._descriptor.number}"
 
     @cached_property
@@ -149,7 +140,7 @@ class OpenFile:
             return None
         with FileIO(self._descriptor.number, closefd=False) as file:
             file.seek(0)
-            # A file that grew or shrank meanwhile has another size than this; it is told as changed.
+            # A file that grew or shrank meanwhile has another size than this; ``changed`` is then True.
             return file.read(self.size + 1) or b""
 
     def chunks(self) -> Iterator[bytes | memoryview]:
@@ -166,7 +157,7 @@ class OpenFile:
     def _read(self) -> Iterator[memoryview]:
         with FileIO(self._descriptor.number, closefd=False) as file:
             file.seek(0)
-            # A file that grows meanwhile ends nowhere.
+            # Bounded, since a file may grow meanwhile without end.
             buffer, left = memoryview(bytearray(min(_CHUNK, self.size + 1))), self.size + 1
             while left and (read := file.readinto(buffer[:left])):
                 left -= read
@@ -191,20 +182,17 @@ class OpenFile:
         del self._descriptor
 
 
-def _state(found: os.stat_result) -> tuple[int, ...]:
-    """Return a file's identity and state: device, inode, size, times and number of links.
-
-    Some of it changes whenever the file is written to.
-    """
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_nlink
+def _state(status: os.stat_result) -> tuple[int, ...]:
+    """Return a file's identity and state, some of which changes whenever the file is written to."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_nlink
 
 
 class OpenFolder:
     """A folder that was opened once.
 
     Attributes:
-        path: where it was, links resolved; for messages, and for opening it in another process.
-        identity: which folder it is.
+        path: at which it was opened, links resolved; for messages, and for opening it in another process.
+        identity: of the folder.
     """
 
     def __init__(self, path: Path) -> None:
@@ -287,7 +275,7 @@ class OpenFolder:
         raise DataError(f"{self.path / name}: {problem}")
 
     def walk(self, skip: Callable[[str], bool]) -> Iterator[FolderEntry]:
-        """List everything below the folder but names that ``skip`` says.
+        """List all entries below the folder but those whose names ``skip`` excludes.
 
         Links are listed, and not followed.
 
@@ -298,11 +286,11 @@ class OpenFolder:
 
     def _walk(self, handle: int, above: str, skip: Callable[[str], bool]) -> Iterator[FolderEntry]:
         try:
-            with os.scandir(handle) as found:
+            with os.scandir(handle) as scan:
                 entries = sorted(
-                    (one.name, one.is_dir(follow_symlinks=False), one.is_symlink())
-                    for one in found
-                    if not skip(one.name)
+                    (item.name, item.is_dir(follow_symlinks=False), item.is_symlink())
+                    for item in scan
+                    if not skip(item.name)
                 )
         except OSError as error:
             raise self._unreadable(above, error) from None
@@ -317,7 +305,7 @@ class OpenFolder:
                 yield from self._walk(inner.number, f"{entry.path}/", skip)
 
     def _unreadable(self, path: str, error: OSError) -> DataError:
-        """A folder that cannot be listed would leave its units out in silence."""
+        """The error of a folder that cannot be listed: its units must not be left out silently."""
         return DataError(f"{self.path / path}: this folder cannot be read ({kind_of(error)}); mend its permissions")
 
     def holds(self, path: str) -> bool:
@@ -342,26 +330,24 @@ class OpenFolder:
 
     def is_folder(self, path: str) -> bool:
         """Tell whether a folder has the path, or a link that leads to one."""
-        found = _stat(path, self.handle, follow=True)
-        return found is not None and stat.S_ISDIR(found.st_mode)
+        status = _stat(path, self.handle, follow=True)
+        return status is not None and stat.S_ISDIR(status.st_mode)
 
     def is_link(self, path: str) -> bool:
         """Tell whether the path, or a folder on it, is a link."""
         parts = PurePosixPath(path).parts
-        places = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
-        return any(
-            found is not None and stat.S_ISLNK(found.st_mode) for found in (_stat(one, self.handle) for one in places)
-        )
+        statuses = (_stat("/".join(parts[:end]), self.handle) for end in range(1, len(parts) + 1))
+        return any(status is not None and stat.S_ISLNK(status.st_mode) for status in statuses)
 
     def above(self) -> Iterator[str]:
         """List each folder above, the nearest first, as a path that starts at the folder.
 
         The folder may have been moved meanwhile.
         """
-        here, way = os.fstat(self.handle), ".."
-        while (there := _stat(way, self.handle)) is not None and not os.path.samestat(here, there):
-            yield way
-            here, way = there, f"../{way}"
+        status, path = os.fstat(self.handle), ".."
+        while (above := _stat(path, self.handle)) is not None and not os.path.samestat(status, above):
+            yield path
+            status, path = above, f"../{path}"
 
 
 def _stat(path: str, handle: int, *, follow: bool = False) -> os.stat_result | None:
@@ -383,8 +369,8 @@ def _open(path: Path) -> _Descriptor:
 
 
 _DELTA = "_delta_log"
-# What to do instead, by the kind of table.
-_INSTEAD = {
+# Advice by the kind of table.
+_ADVICE = {
     "a Delta table": "read it as a table: causalveil init FOLDER, or kind: delta in source.yaml and causalveil extract",
     "an Iceberg table": "read it through its catalog: causalveil init iceberg:CATALOG/NAMESPACE.TABLE, or kind: "
     "iceberg in source.yaml and causalveil extract",
@@ -401,7 +387,7 @@ def refuse_open_table(path: Path) -> None:
     """Refuse a file or folder that is an open table, or lies in one.
 
     Raises:
-        DataError: it is; says which, and what to do.
+        DataError: it is; names the kind of table, and gives advice.
     """
     for place in (path, *path.absolute().parents):
         refuse_log_in(place)
@@ -411,29 +397,29 @@ def refuse_log_in(folder: Path) -> None:
     """Refuse a folder that has the log of a table in it; folders above are not looked at.
 
     Raises:
-        DataError: it has; says which table it is, and what to do.
+        DataError: it has; names the kind of table, and gives advice.
     """
     refuse_table(folder, lambda name: (folder / name).is_dir(), lambda name: os.listdir(folder / name))
 
 
 def refuse_table(folder: Path, is_folder: Callable[[str], bool], names: Callable[[str], Iterable[str]]) -> None:
-    """Refuse a folder that has the log of a table in it, as the given functions look into it.
+    """Refuse a folder that has the log of a table in it, as the given functions see it.
 
     Args:
         folder: for the message.
-        is_folder: tells whether it has a folder of some name.
-        names: lists what a folder of that name holds.
+        is_folder: tells whether it has a folder of a name.
+        names: lists the names in the folder of a name.
 
     Raises:
         DataError: as of :func:`refuse_log_in`.
     """
     kind = open_table(is_folder, names)
     if kind is not None:
-        raise DataError(f"{folder}: is {kind}, whose log says which files still count; {_INSTEAD[kind]}")
+        raise DataError(f"{folder}: is {kind}, whose log says which files still count; {_ADVICE[kind]}")
 
 
 def open_table(is_folder: Callable[[str], bool], names: Callable[[str], Iterable[str]]) -> str | None:
-    """Return the kind of table whose log lies in a folder, with its article; None for none."""
+    """Return the kind of table whose log lies in a folder, with its article; None without a log."""
     try:
         if is_folder(_DELTA):
             return "a Delta table"
@@ -444,6 +430,6 @@ def open_table(is_folder: Callable[[str], bool], names: Callable[[str], Iterable
         ):
             return "an Iceberg table"
     except (OSError, DataError):
-        # A folder that may not be looked into is refused by whoever reads it.
+        # The readers of a folder that cannot be listed refuse it.
         return None
     return None

@@ -1,44 +1,31 @@
-"""Read from object storage, and write to it.
+"""Read Parquet files in object storage, and copy a data folder from there and back.
 
-Read Parquet files in object storage, or copy a data folder from there and back.
-``s3://``, ``gs://`` and ``abfs://`` are read by pyarrow's file systems. Errors of stores are told in our own words,
+``s3://``, ``gs://`` and ``abfs://`` are read by pyarrow's file systems. Errors of stores are reported in our own words,
 because their texts may quote paths, keys, addresses and values. Credentials are the operator's, where the file systems
-look for them (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and the like); none stands in source.yaml, and a URL with one
-in it is refused. Objects have no links to be followed.
+look for them (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and the like); none stands in source.yaml, and a URL with
+credentials is refused. Objects have no links to be followed.
 
-A data folder in object storage is worked on as a verified copy on this machine's disk. The one door to rows holds an
+A data folder in object storage is worked on as a verified copy on this machine's disk, since rows are read through an
 open folder, which no store has. So a URL in ``data.path``, ``to`` or on the command line of ``admit`` and ``ledger
-grant`` is copied into scratch, and the copy is opened. It is there as long as the process: for all of the folder's
-objects, on the encrypted disk that scratch is meant to lie on. Times of change are those of the objects, so a copy is
-the same folder on every machine. What an extract or an admission writes goes back, block by block, behind the mark of
-an unfinished folder. Reads are held to the digests of the admission as in any folder.
-
-Write to object storage: one writer of a folder at a time, and releases put there.
-Stores keep no locks, but put an object only if there is none of that name, or only if it is still the one that was
-read. The writer holds such an object, renews it, and looks before each block whether it is still its own. A holder that
-died is recognised at once on its own machine, where a lock of the operating system ends with the process, and elsewhere
-by an object that was not renewed. Readers need no lock: what they read is held to digests.
+grant`` is copied into scratch, and the copy is opened. All of the folder's objects lie there as long as the process, on
+the encrypted disk that scratch is meant to lie on. Times of change are those of the objects, so a copy is the same
+folder on every machine. The files of an extract or an admission are written back, block by block, behind the mark of an
+unfinished folder. Reads are held to the digests of the admission as in any folder.
 """
 
 from __future__ import annotations
 
 import atexit
 import hashlib
-import json
 import os
 import re
 import shutil
-import threading
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import Any
-from uuid import uuid4
 
-from obstore import delete, exceptions, get, head, put
-from obstore.store import from_url
 from pyarrow import fs
 
 from causalveil.schemas.contract import CONTRACT_FILE
@@ -49,20 +36,18 @@ from causalveil.schemas.errors import (
     DataError,
     StudyError,
     in_own_words,
-    kind_of,
     shown_as,
 )
-from causalveil.schemas.hints import option
-from causalveil.schemas.release import RELEASE_FILE
 from causalveil.tasks.machine.files import whole_file
-from causalveil.tasks.machine.folders import FolderIdentity, refuse_table
-from causalveil.tasks.machine.site import home, host, machine_lock, open_scratch
+from causalveil.tasks.machine.folders import refuse_table
+from causalveil.tasks.machine.site import open_scratch
+from causalveil.tasks.machine.stored_writes import alone_at, refuse_lost
 from causalveil.tasks.warehouse.extract import UNFINISHED_FILE
 
 
 @dataclass(frozen=True, eq=False)
 class StoredFile:
-    """An object, and what its store said of it when it was listed."""
+    """An object, with size and time of change when it was listed."""
 
     url: str
     store: Any
@@ -94,7 +79,7 @@ def arrow_place(where: Path | StoredFile) -> dict[str, Any]:
 
 
 def stored_files(url: str, ending: str) -> list[StoredFile]:
-    """List the files of an ending below a URL, or the one that it names, in order of names.
+    """List the files of an ending below a URL, or the file that it names, in order of names.
 
     Raises:
         DataError: they are an open table's.
@@ -105,24 +90,22 @@ def stored_files(url: str, ending: str) -> list[StoredFile]:
         for folder in (path, *map(str, PurePosixPath(path).parents)):
             if folder not in (".", "/"):
                 refuse_table_in(store, folder)
-        one = store.get_file_info(path)
-        if one.type == fs.FileType.File:
-            return [StoredFile(url, store, path, *_facts(one))]
-        found = store.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
-        kept = [
+        named = store.get_file_info(path)
+        if named.type == fs.FileType.File:
+            return [StoredFile(url, store, path, *_facts(named))]
+        listed = store.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+        files = [
             info
-            for info in found
+            for info in sorted(listed, key=lambda info: info.path)
             if info.type == fs.FileType.File
             and info.path.endswith(f".{ending}")
             and not any(part.startswith((".", "_")) for part in PurePosixPath(info.path).relative_to(path).parts)
         ]
-        below = {str(parent) for info in kept for parent in PurePosixPath(info.path).parents}
-        for folder in sorted(one for one in below if one.startswith(f"{path.rstrip('/')}/")):
-            refuse_table_in(store, folder)
-        return [
-            StoredFile(url, store, info.path, *_facts(info), root=path)
-            for info in sorted(kept, key=lambda info: info.path)
-        ]
+        folders = {str(parent) for info in files for parent in PurePosixPath(info.path).parents}
+        for folder in sorted(folders):
+            if folder.startswith(f"{path.rstrip('/')}/"):
+                refuse_table_in(store, folder)
+        return [StoredFile(url, store, info.path, *_facts(info), root=path) for info in files]
 
 
 def opened(where: Path | StoredFile) -> AbstractContextManager[None]:
@@ -145,9 +128,8 @@ def _reading(file: StoredFile) -> Iterator[None]:
 
 
 def in_our_words(url: str, *, writes: bool = False) -> AbstractContextManager[None]:
-    """Say what is wrong with a store without its own texts, which may quote keys and addresses."""
+    """Describe errors of a store without its own texts, which may quote keys and addresses."""
     done = "written" if writes else "read"
-    # Of Arrow, which has OSError for all that a store may answer.
     return in_own_words(
         lambda error: CausalveilError(f"{url}: cannot be {done}: {_why(str(error))} ({type(error).__name__})")
     )
@@ -180,10 +162,10 @@ def refuse_table_in(store: Any, folder: str) -> None:
     )
 
 
-# What is written last, and in this order: each vouches for what came before it.
+# Files that are written last, in this order: each vouches for those before it.
 _LAST = ("_manifest.json", "_admission.json", "_ledger.json")
 _CHUNK = 1 << 22
-# What of a disk is left free beside a copy.
+# Bytes of a disk that are left free beside a copy.
 _ROOM = 1 << 28
 
 Facts = tuple[int, int | None]
@@ -191,7 +173,7 @@ Facts = tuple[int, int | None]
 
 @dataclass
 class _Copy:
-    """The copy of one URL in this process, and which objects it holds."""
+    """The copy of a URL in this process, with the facts of its objects and files."""
 
     url: str
     folder: Path
@@ -201,7 +183,7 @@ class _Copy:
     files: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def forget(self) -> None:
-        # A child that was forked has its parent's exit functions, and its parent's copies are not its own.
+        # A forked child inherits exit functions, and must not delete its parent's copies.
         if os.getpid() == self.process:
             self.held.close()
 
@@ -210,14 +192,14 @@ _COPIES: dict[str, _Copy] = {}
 
 
 def local_copy(url: str, *, new: bool = False) -> Path:
-    """Return a folder that holds what lies below a URL by now; it is gone when the process ends.
+    """Return a folder with the present objects below a URL; it is deleted when the process ends.
 
     Args:
         url: of the folder.
-        new: whether nothing need lie there yet.
+        new: whether the folder may be empty.
 
     Raises:
-        StudyError: nothing lies there.
+        StudyError: there is no such folder.
         ContractError: a folder above it is another dataset's.
         DataError: it is an open table, has names that no folder holds, or an object changed while it was copied.
         CausalveilError: the store does not answer, refuses, or the disk has no room for it.
@@ -226,7 +208,7 @@ def local_copy(url: str, *, new: bool = False) -> Path:
     copy = _COPIES.get(url)
     if copy is None or copy.process != os.getpid() or not copy.folder.is_dir():
         held = ExitStack()
-        # The name of a bucket may tell something; a digest of it tells nothing.
+        # A digest, since the name of a bucket may be confidential.
         name = f"copy-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
         copy = _Copy(url, held.enter_context(open_scratch(name)), held, os.getpid())
         _COPIES[url] = copy
@@ -257,7 +239,7 @@ def stored(place: str | Path) -> bool:
     """Tell whether a place is a URL of object storage.
 
     Raises:
-        StudyError: it is a URL of something else, or holds credentials.
+        StudyError: it is another URL, or holds credentials.
     """
     try:
         return isinstance(place, str) and is_stored(place)
@@ -266,16 +248,14 @@ def stored(place: str | Path) -> bool:
 
 
 def copy_at(folder: Path) -> _Copy | None:
-    """Return the copy that lies in a folder; None of any other folder."""
-    return next((one for one in _COPIES.values() if one.folder.resolve() == folder.resolve()), None)
+    """Return the copy in a folder; None if the folder is no copy."""
+    return next((copy for copy in _COPIES.values() if copy.folder.resolve() == folder.resolve()), None)
 
 
 def publish(folder: Path) -> None:
-    """Bring into the store what changed in the copy that a folder is.
+    """Write the changes in a copy back to the store; do nothing for other folders.
 
-    Nothing of any other folder is published.
-
-    Rows go first, and what vouches for them last. While rows change the store has the mark of an unfinished extract.
+    Rows go first, and their manifests last. While rows change the store has the mark of an unfinished extract.
 
     Raises:
         CausalveilError: the store does not answer, or refuses.
@@ -295,7 +275,7 @@ def publish(folder: Path) -> None:
         for path in sorted(changed, key=_order):
             if path != UNFINISHED_FILE:
                 _put(copy, store, root, path)
-        for path in sorted(gone, key=lambda one: one == UNFINISHED_FILE):
+        for path in sorted(gone, key=lambda path: path == UNFINISHED_FILE):
             store.delete_file(f"{root}/{path}")
             copy.objects.pop(path, None)
             copy.files.pop(path)
@@ -310,7 +290,7 @@ def _order(path: str) -> tuple[int, str]:
 
 
 def _put(copy: _Copy, store: Any, root: str, path: str, content: bytes | None = None) -> None:
-    """Write one object, and note it as what the copy holds."""
+    """Write one object, and note its facts in the copy."""
     with store.open_output_stream(f"{root}/{path}") as stream:
         if content is not None:
             stream.write(content)
@@ -330,22 +310,24 @@ def _put(copy: _Copy, store: Any, root: str, path: str, content: bytes | None = 
 
 
 def _fetch(copy: _Copy, new: bool) -> None:
-    """Bring the copy to what the store has: objects that are new or changed are copied, those that went are removed."""
+    """Copy objects that are new or changed, and remove files whose objects are gone."""
     store, root = _opened(copy.url)
     for above in (root, *map(str, PurePosixPath(root).parents)):
         if above not in (".", "/"):
             refuse_table_in(store, above)
     _refuse_nested(copy.url, store, root)
     listed = store.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True))
-    # As the store has them: a path of this machine would take `a//b` and `a/./b` for `a/b`, which is another object.
-    found = {one.path.removeprefix(f"{root}/"): one for one in listed if one.type == fs.FileType.File}
-    found = {path: one for path, one in found.items() if not any(part[0] == "." for part in _parts(copy.url, path))}
-    _refuse_files_as_folders(copy.url, found)
-    if not found and not new:
+    # Names as the store has them: as a path of this machine `a//b` and `a/./b` would be `a/b`, which is another object.
+    files = {info.path.removeprefix(f"{root}/"): info for info in listed if info.type == fs.FileType.File}
+    files = {path: info for path, info in files.items() if not any(part[0] == "." for part in _parts(copy.url, path))}
+    folders = {str(parent) for path in files for parent in PurePosixPath(path).parents} - {"."}
+    if not folders.isdisjoint(files):
+        raise DataError(f"{copy.url}: an object there has the name of a folder of others; take it out")
+    if not files and not new:
         raise StudyError(f"{copy.url}: no such data folder, and so no contract; check 'data.path' of the study")
-    for folder in sorted({str(parent) for path in found for parent in PurePosixPath(path).parents} - {"."}):
+    for folder in sorted(folders):
         refuse_table_in(store, f"{root}/{folder}")
-    wanted = {path: _facts(one) for path, one in found.items() if not _hidden(path)}
+    wanted = {path: _facts(info) for path, info in files.items() if not _hidden(path)}
     fresh = [path for path, facts in wanted.items() if copy.objects.get(path) != facts]
     _refuse_without_room(copy, sum(wanted[path][0] for path in fresh))
     for path in [path for path in copy.objects if path not in wanted]:
@@ -380,8 +362,8 @@ def _opened(url: str) -> tuple[Any, str]:
 def file_system(url: str) -> tuple[Any, str]:
     """Open the file system of a URL; returns it and the path in it.
 
-    Arrow reads keys of S3 from the environment itself. Those of Azure are read here, under the names that Delta tables
-    and the lock of a folder read them by; without a key Arrow asks for the identity of the machine.
+    Arrow reads keys of S3 from the environment itself. Keys of Azure are read here, from the variables that Delta
+    tables and the lock of a folder use; without a key Arrow asks for the identity of the machine.
     """
     account = re.fullmatch(r"abfss?://([^@/]+)@([^./]+)\.[^/]+/(.*)", url)
     key = os.environ.get("AZURE_STORAGE_ACCOUNT_KEY")
@@ -393,9 +375,9 @@ def file_system(url: str) -> tuple[Any, str]:
         address = os.environ.get("AZURITE_BLOB_STORAGE_URL", "http://127.0.0.1:10000")
         scheme, _, authority = address.partition("://")
         place = {
-            f"{one}_storage_{what}": said
-            for one in ("blob", "dfs")
-            for what, said in (("authority", authority), ("scheme", scheme))
+            f"{service}_storage_{part}": value
+            for service in ("blob", "dfs")
+            for part, value in (("authority", authority), ("scheme", scheme))
         }
     container, name, path = account.groups()
     return fs.AzureFileSystem(name, account_key=key, **place), f"{container}/{path}"
@@ -413,22 +395,8 @@ def _parts(url: str, path: str) -> tuple[str, ...]:
     return parts
 
 
-def _refuse_files_as_folders(url: str, paths: Iterable[str]) -> None:
-    """Refuse an object whose name others have for their folder, which no folder of this machine can hold.
-
-    Raises:
-        DataError: there is one.
-    """
-    found = set(paths)
-    if any(str(parent) in found for path in found for parent in PurePosixPath(path).parents):
-        raise DataError(f"{url}: an object there has the name of a folder of others; take it out")
-
-
 def _hidden(path: str) -> bool:
-    """Check whether a file lies below a name that begins with an underscore, as jobs leave them.
-
-    Rows are not looked for there.
-    """
+    """Check whether a file lies below a name that begins with an underscore: it then holds no rows."""
     return any(part.startswith("_") for part in path.split("/")[:-1])
 
 
@@ -458,284 +426,5 @@ def _files(folder: Path) -> Iterator[str]:
 
 
 def _state(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
-
-
-# No file of this name is ever copied: it begins with a dot.
-LOCK = ".writer.lock"
-RENEWED = timedelta(minutes=1)
-# Stores refuse requests of a clock that is a quarter of an hour off, so another machine's may differ by that much.
-ABANDONED = timedelta(minutes=15) + 5 * RENEWED
-# A store that is busy is asked a few times, not for three minutes.
-_EMULATOR = "AZURE_STORAGE_USE_EMULATOR"
-PATIENCE: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
-
-
-@dataclass
-class StoreLock:
-    """The lock that this process holds of a URL, and the version of its object."""
-
-    url: str
-    store: Any
-    content: bytes
-    version: dict[str, str]
-    lost: str | None = None
-    _one: threading.Lock = field(default_factory=threading.Lock)
-
-    def renew(self) -> None:
-        """Write the object anew.
-
-        The store refuses that if it is no longer the one that this process wrote.
-
-        Raises:
-            CausalveilError: another writer took the lock over, or the store does not answer.
-        """
-        failed: str | None = None
-        with self._one:
-            if self.lost is None:
-                try:
-                    self.version = _version(put(self.store, LOCK, self.content, mode=_mode(self.version)))
-                except exceptions.PreconditionError as problem:
-                    self.lost = why(self.url, problem)
-                except Exception as problem:
-                    failed = why(self.url, problem)
-            failed = self.lost or failed
-        if failed is not None:
-            raise CausalveilError(failed)
-
-    def release(self) -> None:
-        """Take the object away, if it is still this process's."""
-        with suppress(CausalveilError):
-            self.renew()
-            with suppress(Exception):
-                delete(self.store, LOCK)
-
-
-_HELD: dict[str, StoreLock] = {}
-
-
-@contextmanager
-def alone_at(url: str) -> Iterator[None]:
-    """Hold a URL for this process until the block is left.
-
-    Inside of a block of the same URL it is held already.
-
-    Raises:
-        CausalveilError: another writer holds it, or the store does not answer, refuses, or knows no conditional put.
-    """
-    url = url.rstrip("/")
-    if url in _HELD:
-        yield
-        return
-    handle = _local(url)
-    stop = threading.Event()
-    try:
-        lock = _HELD[url] = _taken(url)
-        atexit.register(_forget, lock, os.getpid())
-        threading.Thread(target=_keep, args=(lock, stop), daemon=True).start()
-        try:
-            yield
-        finally:
-            stop.set()
-            _HELD.pop(url, None)
-            lock.release()
-    finally:
-        os.close(handle)
-
-
-def refuse_lost(url: str) -> None:
-    """Refuse to write where another writer took over, as it may after a long pause.
-
-    Raises:
-        CausalveilError: one did.
-    """
-    lock = _HELD.get(url)
-    if lock is not None:
-        lock.renew()
-
-
-def _forget(lock: StoreLock, process: int) -> None:
-    if os.getpid() == process and _HELD.pop(lock.url, None) is lock:
-        lock.release()
-
-
-def _keep(lock: StoreLock, stop: threading.Event) -> None:
-    while not stop.wait(RENEWED.total_seconds()):
-        # A store that does not answer now may a minute later; one that was taken over stays lost.
-        with suppress(CausalveilError):
-            lock.renew()
-
-
-def _local(url: str) -> int:
-    """Open this machine's own lock of a URL, which ends with the process that holds it."""
-    handle = machine_lock(hashlib.sha256(url.encode()).hexdigest()[:16])
-    if handle is None:
-        raise CausalveilError(f"{url}: another process of this machine writes there; let it end")
-    return handle
-
-
-def _taken(url: str) -> StoreLock:
-    """Create the object, or replace the one of a holder that died."""
-    place = _here()
-    content = json.dumps({"host": host(), "place": place, "writer": uuid4().hex}).encode()
-    with in_own_words(lambda failure: CausalveilError(why(url, failure)), Exception):
-        store = conditional_store(url)
-        try:
-            return StoreLock(url, store, content, _version(put(store, LOCK, content, mode="create")))
-        except exceptions.AlreadyExistsError:
-            found = get(store, LOCK)
-            facts: Any = found.meta
-            said = _said(bytes(found.bytes()))
-        age = datetime.now(UTC) - facts["last_modified"]
-        if said.get("place") == place or age > ABANDONED:
-            version = _version(facts)
-            return StoreLock(url, store, content, _version(put(store, LOCK, content, mode=_mode(version))))
-    raise CausalveilError(_busy(url, str(said.get("host") or "another machine")))
-
-
-def _busy(url: str, where: str) -> str:
-    minutes = int(ABANDONED.total_seconds() // 60)
-    return (
-        f"{url}: an extract or an admission on {where} writes there; let it end. If it was killed, run this again "
-        f"there, or elsewhere {minutes} minutes later"
-    )
-
-
-def _here() -> list[Any]:
-    """Name the state folder of this machine: whoever has the same has its lock of the operating system too."""
-    handle = os.open(home(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        return list(FolderIdentity.of(handle))
-    finally:
-        os.close(handle)
-
-
-def _said(content: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(content[:10_000])
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _version(facts: Any) -> dict[str, str]:
-    return {key: facts[key] for key in ("e_tag", "version") if facts.get(key)}
-
-
-def _mode(version: dict[str, str]) -> Any:
-    if not version:
-        raise CausalveilError("the store tells no versions")
-    return version
-
-
-def conditional_store(url: str) -> Any:
-    """Open what lies below a URL by the library that knows conditional puts.
-
-    Credentials are the operator's.
-    """
-    address = os.environ.get("AWS_ENDPOINT_URL", "") if url.startswith("s3:") else os.environ.get(_EMULATOR, "")
-    plain = address.startswith("http://") or address.lower() in ("1", "true")
-    options: Any = {"allow_http": plain}
-    place = url.replace("gcs://", "gs://", 1)
-    return from_url(place, client_options=options, retry_config=PATIENCE)
-
-
-def why(url: str, problem: Exception) -> str:
-    """Say why nothing could be put.
-
-    The store's own text may quote keys and addresses, so it is left out.
-    """
-    if isinstance(problem, exceptions.AlreadyExistsError | exceptions.PreconditionError):
-        return f"{url}: another extract or admission has begun to write there; this one stops, and nothing is lost"
-    if isinstance(problem, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError | PermissionError):
-        why = "the store refuses the operator's credentials, or they may not write this"
-    elif isinstance(problem, exceptions.NotFoundError | FileNotFoundError):
-        why = "there is no such bucket"
-    elif isinstance(problem, exceptions.NotSupportedError):
-        why = "the store knows no conditional put, and without one two writers could not be kept apart"
-    else:
-        why = (
-            f"the store does not answer, or answered something else; is its address in the environment? Run it again "
-            f"({kind_of(problem)})"
-        )
-    return f"{url}: cannot be written: {why}"
-
-
-def refuse_unwritable(url: str) -> None:
-    """Check that a release could be put at a URL, before budget is reserved for it.
-
-    An empty object is put and removed.
-
-    Raises:
-        StudyError: another release lies there.
-        CausalveilError: the store does not answer, or refuses.
-    """
-    with in_own_words(lambda failure: CausalveilError(f"{why(url, failure)}; nothing was reserved")):
-        store, name = conditional_store(url), f".{uuid4().hex}.partial"
-        if _there(url) is not None:
-            raise StudyError(_other_release(url))
-        put(store, name, b"", mode="create")
-        delete(store, name)
-
-
-def dataset_around_url(url: str) -> str | None:
-    """Return the URL of the data folder in which ``url`` lies; None if in none.
-
-    A name that begins with a dot or an underscore below it hides what lies there, as in any data folder.
-
-    Raises:
-        CausalveilError: the store does not answer.
-    """
-    scheme, _, rest = url.partition("://")
-    parts = [part for part in rest.split("/") if part]
-    with in_own_words(lambda failure: CausalveilError(why(url, failure))):
-        for number in range(len(parts), 0, -1):
-            if any(part.startswith((".", "_")) for part in parts[number:]):
-                return None
-            above = f"{scheme}://{'/'.join(parts[:number])}"
-            if _holds(above, CONTRACT_FILE):
-                return above
-    return None
-
-
-def _holds(url: str, name: str) -> bool:
-    """Return whether an object is there that the operator's credentials may see."""
-    try:
-        head(conditional_store(url), name)
-    except (FileNotFoundError, PermissionError, exceptions.NotFoundError, exceptions.PermissionDeniedError):
-        return False
-    return True
-
-
-def put_release(folder: Path, url: str) -> None:
-    """Put the files of a release's folder at a URL.
-
-    The release comes first, and only if none lies there but the same.
-
-    Raises:
-        StudyError: another release lies there.
-        CausalveilError: the store does not answer, refuses, or holds other bytes than were sent.
-    """
-    kept = f"the release is in {folder / RELEASE_FILE}, and in the ledger"
-    with in_own_words(lambda failure: CausalveilError(f"{why(url, failure)}; {kept}")):
-        store = conditional_store(url)
-        for name in (RELEASE_FILE, *sorted(one.name for one in folder.iterdir() if one.name.startswith("answers."))):
-            content = (folder / name).read_bytes()
-            try:
-                put(store, name, content, mode="create" if name == RELEASE_FILE else "overwrite")
-            except exceptions.AlreadyExistsError:
-                if _there(url) != content:
-                    raise StudyError(f"{_other_release(url)} (this run is in the ledger)") from None
-
-
-def _there(url: str) -> bytes | None:
-    """Return the release at a URL; None if none lies there."""
-    try:
-        return bytes(get(conditional_store(url), RELEASE_FILE).bytes())
-    except FileNotFoundError:
-        return None
-
-
-def _other_release(url: str) -> str:
-    return f"{url.rstrip('/')}/{RELEASE_FILE}: another release lies there; choose another {option('out')}"
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns

@@ -1,11 +1,11 @@
-"""The operator's settings, the state folder, who works here, and scratch folders.
+"""The operator's settings, the state folder, the acting user's name, and scratch folders.
 
 The state folder holds the site secret, the default ledger and scratch. Settings lie there in ``site.toml``, each of
-them overridden by a variable of its own. The name of who works here is for the record.
+them overridden by a variable of its own. The user's name is for the record.
 
 Each run has one scratch folder of mode 0700, which is deleted when the run ends, however it ends. A run holds a lock
 file beside its folder for as long as its process lives; the system drops the lock when the process dies, even by ``kill
--9``. So whatever folder is not locked is stale, and :func:`clean` may delete it. Deletion is the file system's: it does
+-9``. So a folder that is not locked is stale, and :func:`clean` may delete it. Deletion is the file system's: it does
 not overwrite blocks, so put the state folder on an encrypted disk.
 """
 
@@ -51,17 +51,17 @@ def home() -> Path:
 
 
 def private_folder(folder: Path, otherwise: str) -> Path:
-    """Return a folder that nobody else may write to, created with mode 0700 if missing.
+    """Return a folder that other users may not write to, created with mode 0700 if missing.
 
     Args:
-        folder: where.
-        otherwise: what to do if its permissions cannot be mended.
+        folder: its path.
+        otherwise: advice if its permissions cannot be mended.
 
     Raises:
         CausalveilError: it cannot be made a folder, or other users may write to it.
     """
-    told = "mend its permissions, or " + otherwise
-    with in_own_words(lambda error: CausalveilError(f"{folder}: cannot be used ({kind_of(error)}); {told}"), OSError):
+    advice = "mend its permissions, or " + otherwise
+    with in_own_words(lambda error: CausalveilError(f"{folder}: cannot be used ({kind_of(error)}); {advice}"), OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         open_to_others = folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if open_to_others:
@@ -88,7 +88,7 @@ VARIABLES = {
 def site_settings() -> SiteSettings:
     """Read the settings that the operator of this machine chose, from file and environment.
 
-    The environment overrides the file; defaults stand where neither says anything.
+    The environment overrides the file; settings in neither have their defaults.
 
     Raises:
         SiteError: the file or a variable is wrong. A URL may hold a password, so no value is quoted.
@@ -110,7 +110,7 @@ def site_settings() -> SiteSettings:
 
 
 def site_folder() -> Path:
-    """Return the folder of what all workers of a site need to go on with each other's runs.
+    """Return the folder by which workers of a site can go on with each other's runs.
 
     It holds keys, record-level values of runs under way, and manifests that could not lie beside their data. By default
     it is the state folder.
@@ -163,9 +163,10 @@ def scratch_root() -> Path:
         CausalveilError: it is a link, cannot be made, or other users can open it.
     """
     root = site_settings().scratch or home() / "scratch"
-    told = "let CAUSALVEIL_SCRATCH name another"
     with in_own_words(
-        lambda error: CausalveilError(f"{root}: cannot be used as scratch folder ({kind_of(error)}); {told}"),
+        lambda error: CausalveilError(
+            f"{root}: cannot be used as scratch folder ({kind_of(error)}); let CAUSALVEIL_SCRATCH name another"
+        ),
         OSError,
     ):
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -200,7 +201,7 @@ def open_scratch(run_id: str) -> Iterator[Path]:
 def in_use(run_id: str) -> bool:
     """Check whether a living process holds scratch for ``run_id``.
 
-    What dead ones left is deleted first.
+    Folders of dead processes are deleted first.
 
     Raises:
         CausalveilError: the scratch root is open to other users.
@@ -214,7 +215,7 @@ def _stem(run_id: str) -> str:
 
 
 def clean() -> int:
-    """Delete the scratch folders that no living process holds; return how many."""
+    """Delete the scratch folders that no living process holds; return their number."""
     root = scratch_root()
     names = {entry.name.removesuffix(_LOCK) for entry in root.iterdir()}
     return sum(_delete_if_stale(root / name) for name in sorted(names))
@@ -260,12 +261,12 @@ def _delete_if_stale(folder: Path) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return 0
-        found = folder.is_dir()
-        if found:
+        is_stale = folder.is_dir()
+        if is_stale:
             shutil.rmtree(folder)
         if _is_same_file(lock, path):
             path.unlink()
-        return int(found)
+        return int(is_stale)
     finally:
         os.close(lock)
 

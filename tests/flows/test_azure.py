@@ -17,7 +17,7 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.admit import extract_source
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.machine import object_storage
-from causalveil.tasks.machine.object_storage import LOCK, alone_at
+from causalveil.tasks.machine.stored_writes import LOCK, alone_at
 from tests.needs import AZURITE, NO_AZURITE
 from tests.warehouse import visits, write_source
 

@@ -25,9 +25,10 @@ from causalveil.flows.run.admit import extract_source
 from causalveil.flows.run.check import check
 from causalveil.schemas.admission import ADMISSION_FILE
 from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError
-from causalveil.tasks.machine import object_storage
-from causalveil.tasks.machine.object_storage import LOCK, folder_at, local_copy, publish
+from causalveil.tasks.machine import object_storage, stored_writes
+from causalveil.tasks.machine.object_storage import folder_at, local_copy, publish
 from causalveil.tasks.machine.site import clean, scratch_root
+from causalveil.tasks.machine.stored_writes import LOCK
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.warehouse.extract import UNFINISHED_FILE
@@ -316,7 +317,7 @@ def test_one_machine_at_a_time_fills_a_folder(server: str, tmp_path: Path, monke
     assert keys("alone") == {"dataset.yaml", LOCK}, "nothing was written"
     with pytest.raises(CausalveilError, match="other-machine"), folder_at(url):
         pass
-    monkeypatch.setattr(object_storage, "ABANDONED", timedelta(seconds=-1))
+    monkeypatch.setattr(stored_writes, "ABANDONED", timedelta(seconds=-1))
     assert extract_source(source, DirectEngine()).manifest.rows == 1000
     assert LOCK not in keys("alone"), "it is taken away at the end"
 
@@ -324,7 +325,7 @@ def test_one_machine_at_a_time_fills_a_folder(server: str, tmp_path: Path, monke
 def test_a_process_of_this_machine_that_was_killed_is_followed_at_once(server: str, tmp_path: Path) -> None:
     source = source_to(tmp_path / "source", "killed")
     code = (
-        "import os, signal, sys\nfrom causalveil.tasks.machine.object_storage import alone_at\n"
+        "import os, signal, sys\nfrom causalveil.tasks.machine.stored_writes import alone_at\n"
         "with alone_at(sys.argv[1]):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     killed = subprocess.run([sys.executable, "-c", code, f"s3://{BUCKET}/killed"], check=False)
@@ -336,34 +337,34 @@ def test_a_process_of_this_machine_that_was_killed_is_followed_at_once(server: s
 def test_two_processes_of_one_machine_and_two_of_one_url(server: str, tmp_path: Path) -> None:
     url = f"s3://{BUCKET}/both"
     code = (
-        "import sys\nfrom causalveil.tasks.machine import object_storage\n"
-        "with object_storage.alone_at(sys.argv[1]):\n    pass\n"
+        "import sys\nfrom causalveil.tasks.machine import stored_writes\n"
+        "with stored_writes.alone_at(sys.argv[1]):\n    pass\n"
     )
-    with object_storage.alone_at(url), object_storage.alone_at(f"{url}/"):
+    with stored_writes.alone_at(url), stored_writes.alone_at(f"{url}/"):
         second = subprocess.run([sys.executable, "-c", code, url], check=False, capture_output=True, text=True)
         assert "another process of this machine writes there" in second.stderr
         # Whoever sleeps until another machine has taken over writes nothing any more.
         other_machine("both", {"host": "other-machine", "place": [], "writer": "y"})
         with pytest.raises(CausalveilError, match="another extract or admission has begun to write there"):
-            object_storage.refuse_lost(url)
+            stored_writes.refuse_lost(url)
     assert LOCK in keys("both"), "another's lock stays"
 
 
 @pytest.mark.parametrize("how", ["403", "503"])
 def test_a_store_that_lets_nobody_write_is_told(how: str, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_storage, "PATIENCE", {"max_retries": 0})
+    monkeypatch.setattr(stored_writes, "PATIENCE", {"max_retries": 0})
     with before(server, how) as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
         with (
             pytest.raises(CausalveilError, match="cannot be written: the store") as caught,
-            object_storage.alone_at(f"s3://{BUCKET}/no"),
+            stored_writes.alone_at(f"s3://{BUCKET}/no"),
         ):
             pass
         assert "not-in-any-message" not in str(caught.value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server)
     with (
         pytest.raises(CausalveilError, match="there is no such bucket"),
-        object_storage.alone_at("s3://no-such-bucket/a"),
+        stored_writes.alone_at("s3://no-such-bucket/a"),
     ):
         pass
 
