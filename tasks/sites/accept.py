@@ -1,13 +1,12 @@
 """Acceptance of bundles by a coordinator.
 
-One from each expected site, of this round and study, under a trusted key.
+One bundle from each expected site, of this round and study, under a trusted key.
 
-The order of the checks matters only for the message: a site that is refused is told the first reason. All refusals of
-a round are told at once.
+The order of the checks matters only for the message: it states the first reason of each site, for all sites at once.
 
-The first bundle of each site stands. A site that could send a second answer to one call could choose among its noises,
-and a person between both could put an older answer in the place of a newer one. So a round that was pooled once takes
-the same bundles again, and no others.
+The first bundle of each site stands. A site that could send a second answer to a call could choose among its noises,
+and an attacker between both could replace a newer answer by an older one. So a round that was pooled once takes the
+same bundles again, and no others.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from causalveil.tasks.sites.bundle import fit_to_pool, read_bundle, release_of
 from causalveil.tasks.sites.pool import Asked, Question, questions_of
 from causalveil.tasks.sites.terms import coordinators_key, refuse_other_terms
 
-# How far a site's clock may run ahead of the coordinator's.
+# Tolerance by which a site's clock may be ahead of the coordinator's.
 CLOCK_SKEW = timedelta(minutes=5)
 
 
@@ -49,7 +48,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class _Arrived:
-    """A bundle that is intact, from a site that is expected."""
+    """An intact bundle of an expected site."""
 
     where: str
     bundle: Bundle
@@ -66,7 +65,7 @@ def accept(terms: AgreedTerms, study: Asked, folder: Path, now: datetime) -> tup
     Args:
         terms: the round's.
         study: the study that travelled.
-        folder: where the bundles lie; their file names mean nothing.
+        folder: of the bundles; their file names mean nothing.
         now: the moment of the check, with a time zone.
 
     Returns:
@@ -88,23 +87,22 @@ def accept(terms: AgreedTerms, study: Asked, folder: Path, now: datetime) -> tup
             refusals.append(str(problem))
     accepted: dict[str, Accepted] = {}
     for name, site in terms.sites.items():
-        mine = [item for item in arrived if item.site == name]
-        if len(mine) > 1:
-            files = " and ".join(Path(item.where).name for item in mine)
+        of_site = [item for item in arrived if item.site == name]
+        if len(of_site) > 1:
+            files = " and ".join(Path(item.where).name for item in of_site)
             refusals.append(f"site '{name}': {Reason.replayed}: it has more than one bundle ({files})")
-        elif mine:
+        elif of_site:
             try:
-                accepted[name] = _accept(mine[0], (terms, key), site, expected[name], now)
+                accepted[name] = _accept(of_site[0], (terms, key), site, expected[name], now)
             except BundleError as problem:
                 refusals.append(str(problem))
         elif not any(f"site '{name}'" in refusal for refusal in refusals):
             refusals.append(f"site '{name}': {Reason.missing}: no intact bundle of it in {folder}")
-    refusals.extend(_shared_data(list(accepted.values())))
-    refusals.extend(_alike(list(accepted.values()), terms.equal_contracts))
-    refusals.extend(_named_otherwise(list(accepted.values())))
+    items = tuple(accepted.values())
+    refusals += [*_shared_data(items), *_same_results(items, terms.equal_contracts), *_other_level_names(items)]
     if refusals:
         raise BundleError("nothing was pooled: " + "; ".join(refusals))
-    return tuple(accepted.values())
+    return items
 
 
 def study_of_site(study: Asked, site: Site) -> Asked:
@@ -140,27 +138,29 @@ def _arrival(path: Path, terms: AgreedTerms) -> _Arrived:
     return _Arrived(path.name, bundle, digest)
 
 
-def _accept(item: _Arrived, of: tuple[AgreedTerms, str], site: Site, expected: Asked, now: datetime) -> Accepted:
+def _accept(item: _Arrived, terms: tuple[AgreedTerms, str], site: Site, expected: Asked, now: datetime) -> Accepted:
+    """Check a site's bundle; ``terms``: the round's, and the key of the coordinator who signed them."""
     statement, where = item.bundle.statement, f"site '{item.site}'"
     if now >= site.expires:
         raise BundleError(f"{where}: {Reason.expired}: its key expired on {instant_text(site.expires)}")
-    refuse_other_terms(statement.terms, *of, where)
+    refuse_other_terms(statement.terms, *terms, where)
     _in_time(statement, now, where)
     release = fit_to_pool(release_of(item.bundle, where), where)
     _same_study(release, expected, where)
     return Accepted(item.site, item.bundle, item.digest, release)
 
 
-def _in_time(said: Statement, now: datetime, where: str) -> None:
-    issued, finished, closes = said.issued_at, said.finished_at, said.terms.terms.closes
+def _in_time(statement: Statement, now: datetime, where: str) -> None:
+    issued, finished, signed = statement.issued_at, statement.finished_at, statement.terms
+    closes = signed.terms.closes
     if issued > now + CLOCK_SKEW:
         raise BundleError(f"{where}: {Reason.early}: signed on {instant_text(issued)}, which lies in the future")
     if finished > issued + CLOCK_SKEW:
         raise BundleError(f"{where}: {Reason.early}: signed before its run had finished")
-    if finished < said.terms.opened:
+    if finished < signed.opened:
         raise BundleError(
             f"{where}: {Reason.stale}: its run finished on {instant_text(finished)}, before the round opened on "
-            f"{instant_text(said.terms.opened)}"
+            f"{instant_text(signed.opened)}"
         )
     if closes is not None and issued > closes:
         raise BundleError(
@@ -170,7 +170,7 @@ def _in_time(said: Statement, now: datetime, where: str) -> None:
 
 
 def _same_study(release: EffectRelease, expected: Asked, where: str) -> None:
-    """The site ran what it was asked to: digest, and everything that the release itself says about it.
+    """Check that the site ran the study of the round, by digest and by the fields of its release.
 
     Raises:
         BundleError: names the keys of the study that differ.
@@ -179,7 +179,7 @@ def _same_study(release: EffectRelease, expected: Asked, where: str) -> None:
     if differing:
         raise BundleError(f"{where}: {Reason.foreign}: it ran another study; differing: {', '.join(differing[:8])}")
     privacy = release.privacy
-    said: dict[str, tuple[Any, Any]] = {
+    stated: dict[str, tuple[Any, Any]] = {
         "study digest": (release.study_digest, digest_of(release.specification)),
         "unit": (privacy.unit, release.specification["data"].get("unit")),
         "study name": (release.study, expected.name),
@@ -188,61 +188,61 @@ def _same_study(release: EffectRelease, expected: Asked, where: str) -> None:
         "guarantee": (release.guarantee, expected.guarantee),
         "confidence": (release.confidence, expected.confidence),
         "questions": (list(map(Question.of, release.answers)), questions_of(expected)),
-        "times": (_times_of(release), _times_asked(expected, release)),
+        "times": (_times_of(release), _times_of_study(expected, release)),
         "neighbouring relation": (privacy.neighbours, expected.privacy.neighbours),
         "level": (privacy.level, expected.privacy.level),
         "epsilon": (privacy.epsilon, expected.privacy.epsilon),
         "delta": (privacy.delta, expected.privacy.delta),
     }
-    wrong = [name for name, (value, agreed) in said.items() if value != agreed]
+    wrong = [name for name, (value, agreed) in stated.items() if value != agreed]
     if wrong:
         raise BundleError(f"{where}: {Reason.foreign}: its release contradicts the study in: {', '.join(wrong)}")
 
 
 def _times_of(release: EffectRelease) -> list[tuple[Any, ...]]:
-    """Return until when, in which unit and from when a release's curves are, and of which events."""
-    shown = [one.curves for one in release.curves]
-    return sorted({(one.horizon, one.unit or "", one.origin, one.events[0]) for one in shown})
+    """Return horizon, unit, origin and events of a release's curves."""
+    shown = (group.curves for group in release.curves)
+    return sorted({(curves.horizon, curves.unit or "", curves.origin, curves.events[0]) for curves in shown})
 
 
-def _times_asked(study: Asked, release: EffectRelease) -> list[tuple[Any, ...]]:
-    """Return the same as a study asks it; of other outcomes there are no curves."""
+def _times_of_study(study: Asked, release: EffectRelease) -> list[tuple[Any, ...]]:
+    """Return the same by the study; outcomes without times have no curves."""
     if not isinstance(study, SurvivalStudy):
         return []
     if not study.asks_one:
         return _times_of(release)
-    shown = study.outcome
-    return [(shown.horizon, shown.unit_of_measure or "", shown.origin, shown.labels[0])]
+    outcome = study.outcome
+    return [(outcome.horizon, outcome.unit_of_measure or "", outcome.origin, outcome.labels[0])]
 
 
-def differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
+def differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[str]:
     """Yield the keys at which two specifications of one travelling study differ."""
-    yield from _differences(travelling(wanted), travelling(found))
+    yield from _differences(travelling(expected), travelling(actual))
 
 
-def _differences(wanted: Mapping[str, Any], found: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _differences(expected: Mapping[str, Any], actual: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Keys of the study at which two specifications differ.
 
     Keys that only the site has are not quoted.
     """
-    for key in wanted:
-        left, right = _by_place(wanted[key]), _by_place(found.get(key))
+    for key in expected:
+        left, right = _by_place(expected[key]), _by_place(actual.get(key))
         if isinstance(left, dict) and isinstance(right, dict):
             yield from _differences(left, right, f"{prefix}{key}.")
         elif left != right:
             yield f"{prefix}{key}"
-    if set(found) - set(wanted):
+    if set(actual) - set(expected):
         yield f"{prefix}(keys that the study does not have)"
 
 
 def _by_place(value: Any) -> Any:
-    """Return a list of mappings, as outcomes are, by the place of each, counted from 1; anything else as it is."""
-    listed = isinstance(value, list) and value and all(isinstance(one, dict) for one in value)
-    return {str(place): one for place, one in enumerate(value, 1)} if listed else value
+    """Return a list of mappings, as of outcomes, as a mapping by place, counted from 1; other values unchanged."""
+    listed = isinstance(value, list) and value and all(isinstance(item, dict) for item in value)
+    return {str(place): item for place, item in enumerate(value, 1)} if listed else value
 
 
 def _shared_data(accepted: Sequence[Accepted]) -> Iterator[str]:
-    """Two sites with one dataset of one ledger, or one charge: the declared disjointness cannot be true."""
+    """Yield a refusal if two sites have the same dataset or the same charge: they are not disjoint."""
     for key in ("dataset", "charge"):
         names: dict[str, list[str]] = {}
         for item in accepted:
@@ -254,37 +254,35 @@ def _shared_data(accepted: Sequence[Accepted]) -> Iterator[str]:
                 yield f"sites {' and '.join(repr(site) for site in sites)}: {Reason.replayed}: they report one {key}"
 
 
-def _alike(accepted: Sequence[Accepted], declared: bool) -> Iterator[str]:
-    """Two sites with equal numbers or contracts: they look like one site under two keys.
+def _same_results(accepted: Sequence[Accepted], declared: bool) -> Iterator[str]:
+    """Yield a refusal if two sites have equal numbers or contracts, as one site under two keys has.
 
     Noise makes equal numbers impossible, but where it hides all and the declared range is the answer. Equal contracts,
-    which name the dataset, may be declared to be of different sites. Ids of runs say nothing: people choose them.
+    which name the dataset, may be declared to be of different sites. Ids of runs prove nothing: people choose them.
     """
     for left, right in combinations(accepted, 2):
-        contracts = {item.bundle.statement.policy_digest for item in (left, right)}
-        said = {
-            "numbers": _numbers(left) == _numbers(right) != (),
-            "contracts": not declared and len(contracts) == 1,
-        }
-        if found := [name for name, equal in said.items() if equal]:
-            rest = "" if "numbers" in found else "; where they are two, sites.yaml says 'equal_contracts: true'"
+        equal_numbers = _numbers(left) == _numbers(right) != ()
+        equal_contracts = left.bundle.statement.policy_digest == right.bundle.statement.policy_digest
+        equal = ["numbers"] * equal_numbers + ["contracts"] * (equal_contracts and not declared)
+        if equal:
+            rest = "" if equal_numbers else "; where they are two, sites.yaml says 'equal_contracts: true'"
             yield (
                 f"sites '{left.site}' and '{right.site}': {Reason.replayed}: they look like one site under two keys, "
-                f"with equal {' and '.join(found)}{rest}"
+                f"with equal {' and '.join(equal)}{rest}"
             )
 
 
 def _numbers(item: Accepted) -> tuple[Any, ...]:
-    """Return what noise made of a site's answers; nothing of those that it hides."""
+    """Return the noisy numbers of a site's answers, without those that noise hides."""
     rows = (row for row in item.release.answers if row.state is not State.unresolved)
     return tuple((row.estimate, row.sampling_error) for row in rows)
 
 
-def _named_otherwise(accepted: Sequence[Accepted]) -> Iterator[str]:
-    """Sites whose owners name the levels of a column otherwise: one code may then mean two things."""
+def _other_level_names(accepted: Sequence[Accepted]) -> Iterator[str]:
+    """Yield a refusal if owners name the levels of a column differently: a code may then mean two things."""
     for item in accepted[1:]:
-        first, own = (level_names(one.release.specification) for one in (accepted[0], item))
-        if columns := sorted(name for name in {*first, *own} if first.get(name) != own.get(name)):
+        first, names = (level_names(site.release.specification) for site in (accepted[0], item))
+        if columns := sorted(name for name in {*first, *names} if first.get(name) != names.get(name)):
             yield (
                 f"sites '{accepted[0].site}' and '{item.site}': {Reason.foreign}: their contracts name the levels of "
                 f"'{columns[0]}' differently; give them the same names, or none"
@@ -294,7 +292,7 @@ def _named_otherwise(accepted: Sequence[Accepted]) -> Iterator[str]:
 def settle(ledger: Ledger, round_: str, digests: Mapping[str, str], publish: Callable[[], object]) -> None:
     """Compare with the bundles that this round was pooled from; record those of a new round.
 
-    Nothing is published of others, and nothing recorded of what is not published.
+    Other bundles are not published, and unpublished bundles are not recorded.
 
     Args:
         ledger: the coordinator's.
@@ -306,10 +304,10 @@ def settle(ledger: Ledger, round_: str, digests: Mapping[str, str], publish: Cal
         BundleError: names every site whose bundle is another one than before.
         LedgerError: the ledger cannot be used.
     """
-    others = ledger.settle_round(round_, digests, publish)
-    if others:
+    changed = ledger.settle_round(round_, digests, publish)
+    if changed:
         raise BundleError(
             "nothing was pooled: "
-            + "; ".join(f"site '{name}': {Reason.replayed}: its bundle is not the one" for name in others)
+            + "; ".join(f"site '{name}': {Reason.replayed}: its bundle is not the one" for name in changed)
             + f" that round '{round_}' was pooled with before; a new answer needs a new round"
         )

@@ -1,8 +1,8 @@
 """Making and opening bundles: one release under one site's Ed25519 signature.
 
-Signed are the canonical bytes of the statement behind a label of their own, so that a signature serves no other
-purpose. A bundle's file must be the very bytes that we would write for what it says: there is one spelling of each
-bundle, no key can stand twice in it, and no byte of it can be changed unnoticed.
+The signature is of a label and the canonical bytes of the statement, so that it serves no other purpose. A bundle's
+file must have the bytes that this program would write for its content: each bundle has one spelling, no key can occur
+twice in it, and no byte of it can be changed unnoticed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from causalveil.schemas.documents import NotADocument, parse_json, read_regular, text_digest
 from causalveil.schemas.errors import BundleError, ReleaseContradicted, RunConflict, StudyError
 from causalveil.schemas.mistakes import validate
+from causalveil.schemas.privacy import PREFIX
 from causalveil.schemas.release import EffectRelease, Release, load_release_text
 from causalveil.schemas.sites.round import Bundle, Reason, SignedTerms, Statement
 from causalveil.tasks.privacy.keys import is_signed, signing_secret
@@ -29,15 +30,12 @@ _LABEL = b"causalveil bundle 1\x00"
 
 
 class UnreadableBundle(StudyError):
-    """The text is not that of a bundle; callers say whose it was."""
+    """The text is not that of a bundle; callers add whose it is."""
 
 
-def canonical(label: bytes, said: BaseModel) -> bytes:
-    """Return the bytes that are signed.
-
-    They are a label of their purpose, then what is said as JSON in its own order, no spaces, ASCII.
-    """
-    text = json.dumps(said.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+def canonical(label: bytes, document: BaseModel) -> bytes:
+    """Return the bytes to sign: a label of their purpose, then the document as ASCII JSON."""
+    text = json.dumps(document.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return label + text.encode("ascii")
 
 
@@ -59,28 +57,25 @@ def public_key(*, create: bool = False) -> str:
     Raises:
         CausalveilError: there is none, or it cannot be used.
     """
-    return _text_of(_private_key(create=create).public_key())
+    return f"{PREFIX}{_private_key(create=create).public_key().public_bytes_raw().hex()}"
 
 
 def fingerprint(key: str) -> str:
-    """Return the first 16 hex digits of the key's SHA-256 in groups of four.
-
-    They can be compared over the telephone.
-    """
+    """Return 16 hex digits of the key's SHA-256 in groups of four, to be read aloud."""
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     return " ".join(digest[index : index + 4] for index in range(0, 16, 4))
 
 
 def make_bundle(ledger: Ledger, run_id: str, site: str, terms: SignedTerms) -> str:
-    """Sign what a finished run released, once the ledger has vouched for it.
+    """Sign the release of a finished run that the ledger verifies.
 
-    Whether the terms expect it, and that the run answers no other round: ``tasks/sites/terms.py``.
+    ``tasks/sites/terms.py`` checks that the terms expect it, and that the run answers no other round.
 
     Args:
         ledger: the site's.
         run_id: a finished run.
         site: the name under which the coordinator knows this site.
-        terms: the coordinator's call that this answers.
+        terms: the coordinator's, which this answers.
 
     Returns:
         The text of the bundle.
@@ -115,8 +110,8 @@ def make_bundle(ledger: Ledger, run_id: str, site: str, terms: SignedTerms) -> s
 
 def answers(bundle: Bundle, run_id: str, site: str, terms: SignedTerms) -> bool:
     """Return whether an intact bundle is this site's, on this run and these terms."""
-    said = bundle.statement
-    return (said.run_id, said.site, said.terms, bundle.key) == (run_id, site, terms, public_key())
+    statement = bundle.statement
+    return (statement.run_id, statement.site, statement.terms, bundle.key) == (run_id, site, terms, public_key())
 
 
 def fit_to_pool(release: Release, where: str) -> EffectRelease:
@@ -147,15 +142,12 @@ def sign(statement: Statement) -> str:
 
 
 def bundle_text(bundle: Bundle) -> str:
-    """Return the text of bundle.json.
-
-    It is indented, its keys in the order of the model, the release as its own file has it.
-    """
+    """Return the text of bundle.json: indented, keys in the order of the model."""
     return file_text(bundle.model_dump(mode="json"))
 
 
 def read_bundle(path: Path) -> tuple[Bundle, str]:
-    """Read a bundle and check that it is intact: signed, as it stands, by the key that it names.
+    """Read a bundle and check that it is intact: signed by the key that it names.
 
     ``tasks/sites/accept.py`` checks whose key that is.
 
@@ -193,16 +185,16 @@ def open_bundle(text: str, where: str) -> Bundle:
         raise BundleError(f"{where}: {Reason.unreadable}: not a bundle of this version of causalveil") from None
     if rewritten != text:
         raise BundleError(f"{where}: {Reason.tampered}: it is not written as causalveil writes bundles")
-    if not _signed(bundle):
+    if not is_signed(bundle.key, bundle.signature, canonical(_LABEL, bundle.statement)):
         raise BundleError(f"{where}: {Reason.tampered}: its signature does not match what it says")
     return bundle
 
 
 def release_of(bundle: Bundle, where: str) -> Release:
-    """Return the release in a bundle, once it is the one that the statement speaks of.
+    """Return the release in a bundle, checked against its statement.
 
     Raises:
-        BundleError: of another version of causalveil, contradicts itself, or is not what the statement says.
+        BundleError: of another version of causalveil, contradicts itself, or differs from the statement.
     """
     statement = bundle.statement
     try:
@@ -210,26 +202,18 @@ def release_of(bundle: Bundle, where: str) -> Release:
     except StudyError as problem:
         reason = Reason.contradictory if isinstance(problem, ReleaseContradicted) else Reason.unreadable
         raise BundleError(f"{where}: {reason}: {problem}") from None
-    said = (statement.run_id, statement.study_digest, statement.release_digest)
-    if said != (release.run_id, release.study_digest, text_digest(file_text(statement.release))):
+    stated = (statement.run_id, statement.study_digest, statement.release_digest)
+    if stated != (release.run_id, release.study_digest, text_digest(file_text(statement.release))):
         raise BundleError(f"{where}: {Reason.tampered}: its statement does not match its release")
     return release
 
 
 def file_text(document: dict[str, Any]) -> str:
-    """Return a document as its file has it: indented, keys in their order."""
+    """Return the text of a document's file: indented, keys in their order."""
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _signed(bundle: Bundle) -> bool:
-    return is_signed(bundle.key, bundle.signature, canonical(_LABEL, bundle.statement))
 
 
 def _private_key(*, create: bool = False) -> Any:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     return Ed25519PrivateKey.from_private_bytes(signing_secret(create=create))
-
-
-def _text_of(key: Any) -> str:
-    return f"ed25519:{key.public_bytes_raw().hex()}"

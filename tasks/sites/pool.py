@@ -1,20 +1,14 @@
 """Pool tables of sites or blocks into one table.
 
-The table that sites or blocks are asked for: its rows, and how far each effect may reach.
-
-Combining what several sites or blocks released.
-Fixed and random effects, heterogeneity, leave-one-site-out.
-
-Post-processing of released values; costs nothing. Notation: site i of k has estimate theta_i, released sampling
-variance v_i, known noise variance s_i^2, V_i = v_i + s_i^2, and an interval of half-width h_i, which allows for a bias
-of at most b_i. Why each formula holds with private variances, clamped denominators and noise that is not normal:
+Fixed and random effects, heterogeneity, leave-one-site-out. Notation: site i of k has estimate theta_i, released
+sampling variance v_i, known noise variance s_i^2, V_i = v_i + s_i^2, and an interval of half-width h_i, which allows
+for a bias of at most b_i. Proofs with private variances, clamped denominators and noise that is not normal:
 ``docs/sites.md``.
 
-One question over several sites or blocks: each one's answer, and the pooled row.
-Every question is pooled as ``tasks/sites/pool.py`` pools an effect, over the sites or blocks that answered it: where
-noise hides a subgroup at a site, a measure ends before its horizon there, or a gate withholds it, that site has no part
-in it. Which sites these are depends on released values of who is there, not on any estimate. Simultaneous intervals
-are pooled from the sites' own, at the same confidence. Post-processing of released values; costs nothing.
+Each question is pooled over the sites or blocks that answered it: a site where noise hides a subgroup, a measure ends
+before its horizon, or a gate withholds the answer is left out. This depends on released counts and balance, not on any
+estimate. Simultaneous intervals are pooled from the sites' own, at the same confidence. Post-processing of released
+values; costs nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +36,7 @@ from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.estimate.interval import NOISY, Noise
 from causalveil.tasks.machine.arrays import FloatArray
 
-# What can be asked of several sites together, and of one block after the other.
+# Studies that several sites, or blocks in turn, can answer.
 Asked: TypeAlias = EffectStudy | SurvivalStudy
 
 
@@ -58,7 +52,7 @@ class Question:
 
     @classmethod
     def of(cls, row: Answer) -> Question:
-        """Return the question that an answer is to."""
+        """Return the question of an answer."""
         return cls(row.outcome, row.role, row.group, row.arm, row.reference)
 
 
@@ -74,14 +68,14 @@ def questions_of(study: Asked) -> list[Question]:
 
 
 def outcomes_of(study: Asked) -> dict[str, tuple[OutcomeRole, float]]:
-    """Return the role of each outcome, and how far an effect on it may reach to either side."""
+    """Return the role of each outcome, and the largest absolute effect on it."""
     if isinstance(study, SurvivalStudy):
         return {question.label: (question.role, question.span) for question in study.questions}
     return {outcome.name: (outcome.role, outcome.width) for outcome in study.outcomes}
 
 
 def widths_of(study: Asked) -> dict[str, float]:
-    """Return how far an effect on each outcome may reach to either side."""
+    """Return the largest absolute effect on each outcome."""
     return {name: width for name, (_, width) in outcomes_of(study).items()}
 
 
@@ -92,7 +86,7 @@ RANDOM_COVERS = (*NOISY, limit(Code.heterogeneity))
 
 @dataclass(frozen=True)
 class SiteEstimate:
-    """The results of a site that pooling needs, in outcome units."""
+    """The results of a site for pooling, in outcome units."""
 
     site: str
     estimate: float
@@ -102,7 +96,7 @@ class SiteEstimate:
 
 @dataclass(frozen=True)
 class Pooled:
-    """Everything that is computed from one set of sites.
+    """The results of one set of sites.
 
     ``weights_*`` sum to 1, in the order of the sites.
     """
@@ -119,7 +113,7 @@ def pool(sites: Sequence[SiteEstimate], confidence: float, bounds: tuple[float, 
     """Pool two sites or more.
 
     Args:
-        sites: each with its own epsilon, as far as its noise variance says.
+        sites: each with its own epsilon, as its noise variance.
         confidence: the sites' own, in [0.5, 1).
         bounds: the declared range of the effect; estimates and intervals are cut to it.
 
@@ -161,7 +155,7 @@ class _Table:
         """Return the sites' estimates, checked.
 
         Raises:
-            BundleError: a site reports no variance at all, or none that weighs.
+            BundleError: a site reports a variance of 0, or one out of range.
         """
         for site in sites:
             if not SMALLEST < site.variance.sampling + site.variance.noise < math.inf:
@@ -173,7 +167,7 @@ class _Table:
             estimates=np.array([site.estimate for site in sites]),
             sampling=np.array([site.variance.sampling for site in sites]),
             noise=np.array([site.variance.noise for site in sites]),
-            # Where the declared range cut one side, the other still has the full width.
+            # If the declared range cuts one side, the other still has the full width.
             half_widths=np.array(
                 [max(site.interval.upper - site.estimate, site.estimate - site.interval.lower) for site in sites]
             ),
@@ -184,14 +178,14 @@ class _Table:
 
     def drop(self, position: int) -> _Table:
         """Return all sites but one."""
-        kept = np.delete(np.arange(self.size), position)
+        rest = np.arange(self.size) != position
         return replace(
             self,
-            estimates=self.estimates[kept],
-            sampling=self.sampling[kept],
-            noise=self.noise[kept],
-            half_widths=self.half_widths[kept],
-            biases=self.biases[kept],
+            estimates=self.estimates[rest],
+            sampling=self.sampling[rest],
+            noise=self.noise[rest],
+            half_widths=self.half_widths[rest],
+            biases=self.biases[rest],
         )
 
     @property
@@ -200,23 +194,22 @@ class _Table:
 
     @cached_property
     def variances(self) -> FloatArray:
-        """V_i, shape (sites,): variances of sampling and noise, of which weights and Q are made."""
+        """V_i, shape (sites,): variances of sampling and noise, for weights and Q."""
         return self.sampling + self.noise
 
     @cached_property
     def effective(self) -> FloatArray:
         """Variance that each site's own interval implies, shape (sites,); at least V_i.
 
-        (h_i/z)^2, or what a bias of b_i leaves.
-
-        More than V_i where the sampling variance is itself noisy (the interval uses its upper bound) or where the
-        noise has heavier tails than a normal. A single site then keeps the interval that it released.
+        It is (h_i/z)^2 without a bias. It is more than V_i where the sampling variance is itself noisy (the interval
+        uses its upper bound) or where the noise has heavier tails than a normal. A single site then keeps the interval
+        that it released.
         """
-        said = [self._deviation(*pair) for pair in zip(self.half_widths, self.biases, strict=True)]
-        return np.maximum(self.variances, np.square(said))
+        deviations = [self._deviation(*pair) for pair in zip(self.half_widths, self.biases, strict=True)]
+        return np.maximum(self.variances, np.square(deviations))
 
     def _deviation(self, half: float, bias: float) -> float:
-        """The standard deviation with which a normal error beside this bias asks for this half-width."""
+        """The standard deviation of a normal error whose interval with this bias has this half-width."""
         error, most = 1 - self.confidence, half / float(ndtri((1 + self.confidence) / 2))
         if bias == 0 or half <= bias:
             return most
@@ -240,7 +233,7 @@ class _Table:
     def tau2(self) -> float:
         """DerSimonian and Laird 1986, equation 8: the moment estimate of the variance between sites.
 
-        The noise is in V_i, so it is not taken for a difference between sites.
+        The noise is in V_i, so it does not count as a difference between sites.
         """
         if self.size < 2:
             return 0.0
@@ -249,9 +242,9 @@ class _Table:
         return max(0.0, (self.q - (self.size - 1)) / scale)
 
     def fixed(self) -> PooledEstimate:
-        """Return the weighted mean of these very sites, and its normal interval.
+        """Return the weighted mean of these sites, and its normal interval.
 
-        Biases may all have one sign and add up.
+        Biases may all have the same sign and add up.
         """
         weights = self.fixed_weights
         error = math.sqrt(float(weights**2 @ self.effective))
@@ -259,12 +252,11 @@ class _Table:
         return self._estimate(weights, error, half, NOISY)
 
     def random(self) -> PooledEstimate:
-        """Return the mean of the effects that such sites have, and its Hartung-Knapp interval.
+        """Return the mean effect of the population of sites, and its Hartung-Knapp interval.
 
         Hartung and Knapp 2001: the squared error is sum w_i (theta_i - mean)^2 / ((k - 1) sum w_i), with k - 1
-        degrees of freedom. It is not allowed below what the sites' own intervals and tau2 ask for (the
-        modification of Knapp and Hartung 2003: without it, sites that agree by chance would give an interval narrower
-        than the fixed one).
+        degrees of freedom. It is at least the variance by the sites' own intervals and tau2 (the modification of Knapp
+        and Hartung 2003: without it, sites that agree by chance would have an interval narrower than the fixed one).
         """
         weights = self.random_weights
         centre = float(weights @ self.estimates)
@@ -318,11 +310,11 @@ def estimate_of(
 ) -> SiteEstimate | None:
     """Return an answer to be pooled, or None.
 
-    There is none where noise hides it, it ends before its horizon, or a gate withholds it.
+    It is None if noise hides it, it ends before its horizon, or a gate withholds it.
 
     Args:
         name: of the site or block.
-        release: that the answer stands in.
+        release: the answer's.
         answer: a row of its table.
         together: confidence of each interval that holds together with all others; None: the interval by itself.
     """
@@ -341,7 +333,7 @@ FEWEST = 2
 
 @dataclass(frozen=True)
 class SourceAnswer:
-    """The answer of one site or block to a question, and the release that it stands in."""
+    """The answer of one site or block to a question, and its release."""
 
     source: str
     release: EffectRelease
@@ -353,25 +345,25 @@ class SourceAnswer:
         return self.row.state if self.row.restricted_to is None else State.unresolved
 
     @property
-    def speaks(self) -> bool:
+    def is_answered(self) -> bool:
         """True if there is an answer."""
         return self.state in (State.answered, State.marked) and self.row.estimate is not None
 
 
 @dataclass(frozen=True)
 class CombinedCell:
-    """One question: the answers to it, and what they come to if two sites or blocks gave one.
+    """One question: the answers to it, and their pooled result if two sites or blocks answered.
 
     Attributes:
-        width: how far the effect may reach to either side.
-        said: by site or block.
+        width: the largest absolute effect.
+        answers: by site or block.
         pooled: of those that answered; None: fewer than two.
         together: the same from simultaneous intervals; None also where the table has one row.
         weights: of those that answered, by both models.
     """
 
     width: float
-    said: tuple[SourceAnswer, ...]
+    answers: tuple[SourceAnswer, ...]
     pooled: Pooled | None
     together: Pooled | None
     weights: dict[str, tuple[float, float]]
@@ -379,20 +371,21 @@ class CombinedCell:
     @property
     def row(self) -> Answer:
         """The first answer, whose question is that of all."""
-        return self.said[0].row
+        return self.answers[0].row
 
     @property
-    def told(self) -> tuple[SourceAnswer, ...]:
-        """The answers that have a part in the pooled one."""
-        return tuple(one for one in self.said if one.source in self.weights)
+    def weighed(self) -> tuple[SourceAnswer, ...]:
+        """The answers that are pooled."""
+        return tuple(answer for answer in self.answers if answer.source in self.weights)
 
     @property
     def spread(self) -> float:
         """Standard deviation of the outcome within arms, over the sites."""
-        return math.sqrt(math.fsum(self.weights[one.source][0] * (one.row.spread or 0.0) ** 2 for one in self.told))
+        squares = (self.weights[answer.source][0] * (answer.row.spread or 0.0) ** 2 for answer in self.weighed)
+        return math.sqrt(math.fsum(squares))
 
     def weight(self, source: str, model: Model) -> float:
-        """Return the weight of a site or block under a model, 0 of one without an answer."""
+        """Return the weight of a site or block under a model, 0 without an answer."""
         return self.weights.get(source, (0.0, 0.0))[0 if model is Model.fixed else 1]
 
     def of(self, model: Model) -> PooledEstimate | None:
@@ -400,12 +393,14 @@ class CombinedCell:
         return None if self.pooled is None else by_model(self.pooled, model)
 
     def simultaneous(self, model: Model) -> Limits | None:
-        """Return the interval under a model that holds with those of all other rows."""
+        """Return the interval under a model that holds jointly with those of all other rows."""
         return None if self.together is None else limits_of(by_model(self.together, model).interval)
 
     def confounding(self, model: Model) -> ConfoundingStatement | None:
-        """Return what was done about confounding, over the parts as a model weighs them."""
-        return over_sources([(one.row.confounding, self.weight(one.source, model)) for one in self.told])
+        """Return the statement on confounding, over the parts as a model weighs them."""
+        stated = [(answer.row.confounding, self.weight(answer.source, model)) for answer in self.weighed]
+        parts = [(statement, weight) for statement, weight in stated if statement is not None]
+        return over_parts(parts) if parts and len(parts) == len(stated) else None
 
 
 def by_model(pooled: Pooled, model: Model) -> PooledEstimate:
@@ -413,79 +408,72 @@ def by_model(pooled: Pooled, model: Model) -> PooledEstimate:
     return pooled.fixed if model is Model.fixed else pooled.random
 
 
-def cell_of(said: Sequence[SourceAnswer], confidence: float, width: float) -> CombinedCell:
+def cell_of(answers: Sequence[SourceAnswer], confidence: float, width: float) -> CombinedCell:
     """Pool one question of a table.
 
     Args:
-        said: the answers of sites or blocks to it, each once.
+        answers: of sites or blocks to it, each once.
         confidence: of each interval by itself.
-        width: how far the effect may reach to either side.
+        width: the largest absolute effect.
 
     Raises:
-        BundleError: an answer reports no variance at all.
+        BundleError: an answer reports a variance of 0, or one out of range.
     """
-    found = [(one, estimate_of(one.source, one.release, one.row)) for one in said]
-    told = [(one, estimate) for one, estimate in found if estimate is not None]
-    if len(told) < FEWEST:
-        return CombinedCell(width, tuple(said), None, None, {})
-    bounds = (-width, width)
-    pooled = pool([estimate for _, estimate in told], confidence, bounds)
+
+    def estimates(together: float | None = None) -> list[SiteEstimate]:
+        found = (estimate_of(answer.source, answer.release, answer.row, together) for answer in answers)
+        return [estimate for estimate in found if estimate is not None]
+
+    sites, bounds = estimates(), (-width, width)
+    if len(sites) < FEWEST:
+        return CombinedCell(width, tuple(answers), None, None, {})
+    pooled = pool(sites, confidence, bounds)
     weights = {
-        one.source: (float(fixed), float(random))
-        for (one, _), fixed, random in zip(told, pooled.weights_fixed, pooled.weights_random, strict=True)
+        site.site: (float(fixed), float(random))
+        for site, fixed, random in zip(sites, pooled.weights_fixed, pooled.weights_random, strict=True)
     }
     together = None
-    if (rows := len(told[0][0].release.answers)) > 1:
+    if (rows := len(answers[0].release.answers)) > 1:
         each = together_at(confidence, rows)
-        all_ = [estimate_of(one.source, one.release, one.row, each) for one, _ in told]
-        together = pool([one for one in all_ if one is not None], each, bounds)
-    return CombinedCell(width, tuple(said), pooled, together, weights)
+        together = pool(estimates(each), each, bounds)
+    return CombinedCell(width, tuple(answers), pooled, together, weights)
 
 
 def together_at(confidence: float, rows: int) -> float:
-    """Return the confidence of each interval with which all of a table hold together."""
+    """Return the confidence of each interval by which all of a table hold jointly."""
     return 1 - (1 - confidence) / rows
 
 
-def over_sources(stated: Sequence[tuple[ConfoundingStatement | None, float]]) -> ConfoundingStatement | None:
-    """Return what sites or blocks did about confounding together, each by its weight.
-
-    Return None if one has none.
-    """
-    known = [(one, weight) for one, weight in stated if one is not None]
-    return over_parts(known) if known and len(known) == len(stated) else None
-
-
 def question_fields(row: Answer) -> dict[str, Any]:
-    """Return the fields that say which question a row answers."""
+    """Return the fields of a row that identify its question."""
     return {name: getattr(row, name) for name in ("outcome", "role", "group", "arm", "reference", "measure")}
 
 
-def number_fields(shown: PooledEstimate | None) -> dict[str, Any]:
-    """Return the fields of a row that the declared estimate says; None: it has no numbers."""
-    if shown is None:
+def number_fields(estimate: PooledEstimate | None) -> dict[str, Any]:
+    """Return the numbers of a row by the declared estimate; None: it has no numbers."""
+    if estimate is None:
         return dict.fromkeys(("estimate", "interval", "sampling_error", "noise_error", "bias"))
     return {
-        "estimate": shown.estimate,
-        "interval": limits_of(shown.interval),
-        "sampling_error": math.sqrt(shown.variance.sampling),
-        "noise_error": math.sqrt(shown.variance.noise),
-        "bias": shown.interval.bias,
+        "estimate": estimate.estimate,
+        "interval": limits_of(estimate.interval),
+        "sampling_error": math.sqrt(estimate.variance.sampling),
+        "noise_error": math.sqrt(estimate.variance.noise),
+        "bias": estimate.interval.bias,
     }
 
 
-def part_fields(cell: CombinedCell, one: SourceAnswer, *, withheld: bool = False) -> dict[str, Any]:
+def part_fields(cell: CombinedCell, answer: SourceAnswer, *, withheld: bool = False) -> dict[str, Any]:
     """Return the fields of a site's or a block's part in a row.
 
     ``withheld``: a gate withholds the whole row.
     """
-    row, shown = one.row, one.speaks and not withheld
+    row, shown = answer.row, answer.is_answered and not withheld
     numbers = ("estimate", "interval", "sampling_error", "noise_error")
     return {
-        "state": one.state,
+        "state": answer.state,
         **{name: getattr(row, name) if shown else None for name in numbers},
-        "weight_fixed": cell.weight(one.source, Model.fixed),
-        "weight_random": cell.weight(one.source, Model.random),
+        "weight_fixed": cell.weight(answer.source, Model.fixed),
+        "weight_random": cell.weight(answer.source, Model.random),
         "confounding": row.confounding,
     }
 

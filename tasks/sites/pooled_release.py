@@ -1,12 +1,10 @@
 """Make the pooled release of accepted bundles, of effects and of times.
 
-Times to an event over sites by released cells: arms are compared within sites.
-Whether any unit was followed to the horizon at a site follows from released numbers at risk, not from estimates.
-Post-processing of released values; costs nothing.
+Times to an event are pooled by released cells: arms are compared within sites. Whether any unit was followed to the
+horizon at a site follows from released numbers at risk, not from estimates.
 
-From accepted bundles to the pooled release: one table over the sites, row by row.
-With the rows are pooled negative controls, which calibrate intervals, and balance, on which declared gates are judged
-again. Each site's part is stated. Post-processing of released values; costs nothing.
+All other rows are pooled by effects. Pooled negative controls calibrate intervals, and declared gates are judged again
+on the pooled balance. Each site's part is stated. Post-processing of released values; costs nothing.
 """
 
 from __future__ import annotations
@@ -76,12 +74,12 @@ from causalveil.tasks.sites.pool import (
 
 @dataclass(frozen=True)
 class OfCells:
-    """The estimates of a table that released cells give; of none, pooling is by effects.
+    """The estimates of a table by released cells; without cells, pooling is by effects.
 
     Attributes:
         by_effects: whether there are no cells.
         rows: the estimate that is stratified by site.
-        together: its interval that holds with those of all other rows; None where there is one row.
+        together: its interval that holds jointly with those of all other rows; None where there is one row.
         curves: the arms' means over sites, where all have one grid.
         log_rank: the test within sites of the first row's events.
     """
@@ -97,7 +95,7 @@ def of_cells(study: SurvivalStudy, releases: Mapping[str, EffectRelease]) -> OfC
     """Compare arms within sites by their released cells.
 
     Raises:
-        BundleError: a release has no cells, or says something else than they do.
+        BundleError: a release has no cells, or contradicts them.
     """
     strata, rows = _strata(releases), len(study.measure)
     each = together_at(study.confidence, rows)
@@ -112,13 +110,13 @@ def of_cells(study: SurvivalStudy, releases: Mapping[str, EffectRelease]) -> OfC
 
 
 def _strata(releases: Mapping[str, EffectRelease]) -> Strata:
-    """Return both arms of every site as its released cells have them.
+    """Return both arms of every site by its released cells.
 
     Raises:
-        BundleError: a release has no cells, or says something else than they do.
+        BundleError: a release has no cells, or contradicts them.
     """
-    found = [_cells_of(site, release) for site, release in releases.items()]
-    return Strata(tuple(map(TwoArms, found)), tuple(release.units for release in releases.values()))
+    arms = tuple(TwoArms(_cells_of(site, release)) for site, release in releases.items())
+    return Strata(arms, tuple(release.units for release in releases.values()))
 
 
 def _cells_of(site: str, release: EffectRelease) -> NoisyCells:
@@ -132,18 +130,18 @@ def _cells_of(site: str, release: EffectRelease) -> NoisyCells:
         released = np.array(release.cells)
         sizes = Sizes(units=release.units, train=release.units, estimation=release.units)
         whole = len(released) == grid_of(study, release.units).numbers
-        if whole and _alike(table_stage(study, sizes, released).answers, release.answers):
+        if whole and _same_answers(table_stage(study, sizes, released).answers, release.answers):
             return JointCells.read(released, study, sizes).two_arms((0,), 1).cells
     raise BundleError(f"site '{site}': {Reason.foreign}: its release contradicts its own cells")
 
 
-def _alike(found: Sequence[Answer], said: Sequence[Answer]) -> bool:
-    """Return whether answers are the same, up to what another machine rounds otherwise."""
-    if len(found) != len(said) or any(one.estimate is None or one.interval is None for one in said):
+def _same_answers(computed: Sequence[Answer], released: Sequence[Answer]) -> bool:
+    """Return whether answers are the same, up to rounding on another machine."""
+    if len(computed) != len(released) or any(row.estimate is None or row.interval is None for row in released):
         return False
     ours, theirs = (
-        np.array([(one.estimate, *dict(one.interval or {}).values(), one.sampling_error) for one in rows], dtype=float)
-        for rows in (found, said)
+        np.array([(row.estimate, *dict(row.interval or {}).values(), row.sampling_error) for row in rows], dtype=float)
+        for rows in (computed, released)
     )
     return bool(np.allclose(ours, theirs, rtol=1e-6, atol=1e-9))
 
@@ -157,25 +155,25 @@ def _curves(study: SurvivalStudy, strata: Strata, row: Answer) -> GroupCurves:
 
 def _stratified(study: SurvivalStudy, strata: Strata, measure: Measure, confidence: float) -> PooledEstimate:
     """Return a measure that is stratified by site."""
-    found = strata.contrast(measure, confidence, study.estimator.bias())
+    contrast = strata.contrast(measure, confidence, study.estimator.bias())
     covers: tuple[Limit, ...] = NOISY[:2]
     if study.estimator.bias() > 0:
         covers = (*covers, limit(Code.confounding_of_prior))
     if not strata.all_seen:
         covers = (*covers, limit(Code.unseen_sites))
     interval = Interval(
-        lower=found.lower,
-        upper=found.upper,
+        lower=contrast.lower,
+        upper=contrast.upper,
         confidence=confidence,
         covers=covers,
-        whole_range=found.whole_range,
-        bias=found.bias,
+        whole_range=contrast.whole_range,
+        bias=contrast.bias,
     )
     return PooledEstimate(
-        estimate=found.estimate,
+        estimate=contrast.estimate,
         interval=interval,
-        variance=Variance(sampling=found.sampling, noise=found.noise),
-        standard_error=math.sqrt(found.sampling + found.noise),
+        variance=Variance(sampling=contrast.sampling, noise=contrast.noise),
+        standard_error=math.sqrt(contrast.sampling + contrast.noise),
     )
 
 
@@ -183,48 +181,44 @@ DEPENDENCIES = ("numpy", "scipy", "cryptography")
 Releases = Mapping[str, EffectRelease]
 
 
-# A bundle's numbers come from another machine: what leaves the floats ends the pooling where it does, and is no answer.
+# A bundle's numbers come from another machine: an overflow ends the pooling where it happens, and is no answer.
 @np.errstate(over="raise", divide="raise", invalid="raise")
 def pooled_release(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted]) -> PooledRelease:
     """Pool accepted bundles.
 
     Args:
         terms: of the round.
-        study: that travelled.
-        accepted: one per site, from ``tasks.sites.accept.accept``, which has seen that all tables have the same rows.
+        study: the one that travelled.
+        accepted: one per site, of ``tasks.sites.accept.accept``, which checks that all tables have the same rows.
 
     Raises:
-        BundleError: a bundle reports no variance at all, or its cells cannot be pooled.
+        BundleError: a bundle reports a variance of 0, or its cells cannot be pooled.
         ArithmeticError: numbers are too large or too small together.
     """
     releases, model, widths = {item.site: item.release for item in accepted}, terms.model, widths_of(study)
     tables = [[SourceAnswer(site, release, row) for row in release.answers] for site, release in releases.items()]
-    cells = [cell_of(said, study.confidence, widths[said[0].row.outcome]) for said in zip(*tables, strict=True)]
+    cells = [cell_of(row, study.confidence, widths[row[0].row.outcome]) for row in zip(*tables, strict=True)]
     strata = OfCells(True, (None,) * len(cells), (None,) * len(cells))
     if isinstance(study, SurvivalStudy) and terms.pooled_by is PooledBy.cells:
         strata = of_cells(study, releases)
     calibration, calibrated = _calibrated(study, cells, model, releases)
-    balance, asked = _balance(cells, releases, model), getattr(study, "gates", None)
-    gates = _gates(asked, balance)
+    balance, declared = _balance(cells, releases, model), getattr(study, "gates", None)
+    gates = _gates(declared, balance)
     answers = tuple(
-        _answer(cell, limits, _Gated(asked, gates), strata, (place, model))
+        _answer(cell, limits, _Gated(declared, gates), strata, (place, model))
         for place, (cell, limits) in enumerate(zip(cells, calibrated, strict=True))
     )
-    chosen = [
-        one
-        for answer in answers
-        if (one := answer.stratified or (answer.fixed if model is Model.fixed else answer.random))
-    ]
-    covers = united(limit for one in chosen for limit in one.interval.covers)
+    estimates = (answer.stratified or (answer.fixed if model is Model.fixed else answer.random) for answer in answers)
+    covers = united(limit for estimate in estimates if estimate for limit in estimate.interval.covers)
     if study.clusters is not None:
-        # A site's sampling error holds it.
+        # The sampling error of each site includes it.
         covers = (*covers, limit(Code.within_clusters, column=study.clusters.column))
     return PooledRelease(
         **_of_sites(terms, study, accepted),
         confidence=study.confidence,
         answers=answers,
         covers=covers,
-        not_covered=united(one for release in releases.values() for one in release.not_covered),
+        not_covered=united(limit for release in releases.values() for limit in release.not_covered),
         balance=balance,
         gates=gates,
         site_gates=tuple(
@@ -237,15 +231,15 @@ def pooled_release(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted
 
 
 class _Gated:
-    """The gates on balance, as they bear on answers."""
+    """The answers that gates on balance affect."""
 
-    def __init__(self, asked: Gates | None, found: Sequence[GateResult]) -> None:
-        self.failed = {(gate.group, gate.arm) for gate in found if gate.verdict is GateVerdict.failed}
-        self.groups = tuple(dict.fromkeys(gate.group for gate in found))
-        self.withholds = asked is not None and asked.failed is FailedGate.withhold
+    def __init__(self, declared: Gates | None, results: Sequence[GateResult]) -> None:
+        self.failed = {(gate.group, gate.arm) for gate in results if gate.verdict is GateVerdict.failed}
+        self.groups = tuple(dict.fromkeys(gate.group for gate in results))
+        self.withholds = declared is not None and declared.failed is FailedGate.withhold
 
     def fail(self, cell: CombinedCell) -> bool:
-        """Return whether a gate failed behind an answer; one of all units stands on every subgroup."""
+        """Return whether a gate of an answer failed; answers on all units have all gates."""
         row = cell.row
         groups = self.groups if row.group == ALL_UNITS else (row.group,)
         return any((group, arm) in self.failed for group in groups for arm in (row.arm, row.reference))
@@ -263,27 +257,28 @@ def _answer(
     elif withheld:
         state = State.withheld
     else:
-        marked = any(one.state is State.marked for one in cell.told)
+        marked = any(answer.state is State.marked for answer in cell.weighed)
         state = State.marked if failed or marked else State.answered
-    told = state in (State.answered, State.marked)
-    pooled = cell.pooled if told else None
+    shown = state in (State.answered, State.marked)
+    pooled = cell.pooled if shown else None
     declared = cell.of(model) if strata.by_effects else stratified
     simultaneous = cell.simultaneous(model) if strata.by_effects else strata.together[place]
-    confounding = cell.confounding(model) if told else None
     return PooledAnswer(
         **question_fields(cell.row),
-        **number_fields(declared if told else None),
+        **number_fields(declared if shown else None),
         state=state,
-        simultaneous=simultaneous if told else None,
-        calibrated=calibrated if told else None,
-        spread=cell.spread or None if told else None,
-        confounding=confounding,
+        simultaneous=simultaneous if shown else None,
+        calibrated=calibrated if shown else None,
+        spread=cell.spread or None if shown else None,
+        confounding=cell.confounding(model) if shown else None,
         log_rank=strata.log_rank if place == 0 else None,
         fixed=None if pooled is None else pooled.fixed,
         random=None if pooled is None else pooled.random,
-        stratified=stratified if told else None,
+        stratified=stratified if shown else None,
         heterogeneity=None if pooled is None else pooled.heterogeneity,
-        sites=tuple(SitePart(site=one.source, **part_fields(cell, one, withheld=withheld)) for one in cell.said),
+        sites=tuple(
+            SitePart(site=answer.source, **part_fields(cell, answer, withheld=withheld)) for answer in cell.answers
+        ),
         leave_one_out=() if pooled is None else pooled.leave_one_out,
     )
 
@@ -293,31 +288,33 @@ def _calibrated(
 ) -> tuple[Calibration | None, tuple[Limits | None, ...]]:
     """Calibrate every other answer's interval by the pooled negative controls.
 
-    Those of times to an event in arms as they are calibrate nothing.
+    Negative controls of times to an event without adjustment calibrate nothing.
     """
-    nothing: tuple[Limits | None, ...] = (None,) * len(cells)
+    uncalibrated: tuple[Limits | None, ...] = (None,) * len(cells)
     declared = sum(role is OutcomeRole.negative_control for role, _ in outcomes_of(study).values())
     if not declared:
-        return None, nothing
+        return None, uncalibrated
     if isinstance(study, SurvivalStudy) and not study.covariates:
-        return next(iter(releases.values())).calibration, nothing
+        return next(iter(releases.values())).calibration, uncalibrated
     controls = [cell for cell in cells if cell.row.role is OutcomeRole.negative_control]
-    shown = [found for cell in controls if cell.row.group == ALL_UNITS and (found := _measured(cell, model))]
+    shown = [control for cell in controls if cell.row.group == ALL_UNITS and (control := _measured(cell, model))]
     calibration, systematic = learn(declared, shown)
     limits = list[Limits | None]()
     for cell in cells:
-        one = None if cell in controls else _measured(cell, model)
-        if systematic is None or one is None:
+        answer = None if cell in controls else _measured(cell, model)
+        if systematic is None or answer is None:
             limits.append(None)
             continue
-        limits.append(systematic.limits(one, _quantile(study.confidence, cell, model), cell.width))
+        limits.append(systematic.limits(answer, _quantile(study.confidence, cell, model), cell.width))
     return calibration, tuple(limits)
 
 
 def _measured(cell: CombinedCell, model: Model) -> Measured | None:
-    """Return the estimate under a model, as calibration takes it."""
-    one = cell.of(model)
-    return None if one is None else Measured(one.estimate, one.standard_error, scale_of(cell.spread, cell.width))
+    """Return the estimate under a model for calibration."""
+    pooled = cell.of(model)
+    if pooled is None:
+        return None
+    return Measured(pooled.estimate, pooled.standard_error, scale_of(cell.spread, cell.width))
 
 
 def _quantile(confidence: float, cell: CombinedCell, model: Model) -> float:
@@ -330,20 +327,21 @@ def _quantile(confidence: float, cell: CombinedCell, model: Model) -> float:
 
 
 def _balance(cells: Sequence[CombinedCell], releases: Releases, model: Model) -> tuple[BalanceRow, ...]:
-    """Each covariate's difference as the first primary outcome's answer weighs the sites."""
+    """Each covariate's difference, by the weights of sites in the first primary outcome's answer."""
     first = cells[0].row
-    weighed = {(cell.row.group, cell.row.arm): cell for cell in cells if cell.row.outcome == first.outcome}
-    found: dict[tuple[str, str, str], list[tuple[float, BalanceRow]]] = {}
+    of_first = {(cell.row.group, cell.row.arm): cell for cell in cells if cell.row.outcome == first.outcome}
+    arms = {arm for _, arm in of_first}
+    by_covariate: dict[tuple[str, str, str], list[tuple[float, BalanceRow]]] = {}
     for site, release in releases.items():
         for row in release.balance:
-            # The reference is weighed as the first arm's comparison with it is.
-            arm = row.arm if any(row.arm == one for _, one in weighed) else first.arm
-            cell = weighed.get((row.group, arm)) or weighed[first.group, arm]
+            # The reference has the weights of the first arm's comparison with it.
+            arm = row.arm if row.arm in arms else first.arm
+            cell = of_first.get((row.group, arm)) or of_first[first.group, arm]
             weight = cell.weight(site, model)
             if weight > 0:
-                found.setdefault((row.group, row.arm, row.covariate), []).append((weight, row))
+                by_covariate.setdefault((row.group, row.arm, row.covariate), []).append((weight, row))
     rows = []
-    for (group, arm, covariate), parts in found.items():
+    for (group, arm, covariate), parts in by_covariate.items():
         total = math.fsum(weight for weight, _ in parts)
         rows.append(
             BalanceRow(
@@ -358,28 +356,28 @@ def _balance(cells: Sequence[CombinedCell], releases: Releases, model: Model) ->
     return tuple(rows)
 
 
-def _gates(asked: Gates | None, balance: Sequence[BalanceRow]) -> tuple[GateResult, ...]:
+def _gates(declared: Gates | None, balance: Sequence[BalanceRow]) -> tuple[GateResult, ...]:
     """The declared gate on balance, judged on the pooled differences.
 
     The spread of weights is judged by each site itself.
     """
-    if asked is None or asked.balance is None or not balance:
+    if declared is None or declared.balance is None or not balance:
         return ()
     places: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row in balance:
         places.setdefault((row.group, row.arm), []).append((row.after, row.noise_error))
-    critical, bound = critical_of(len(balance)), asked.balance
+    critical, bound = critical_of(len(balance)), declared.balance
     return tuple(balance_gate(group, arm, bound, numbers, critical) for (group, arm), numbers in places.items())
 
 
 def _of_sites(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted]) -> dict[str, Any]:
-    """Return which study was asked in which round, and what it cost.
+    """Return the fields of study, round and privacy.
 
     Epsilon and delta of the whole are the largest of any site: sites are disjoint, by declaration, and a release of
-    one site says nothing of a person of another (parallel composition).
+    one site depends on no person of another (parallel composition).
     """
     statements = [item.release.privacy for item in accepted]
-    # Every site names levels as the first does: else their bundles are refused.
+    # All sites name levels alike, else their bundles are refused.
     specification = with_level_names(study.specification(), level_names(accepted[0].release.specification))
     return {
         "study": study.name,
@@ -412,7 +410,7 @@ def _of_sites(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted]) ->
 
 
 def _record_of(item: Accepted) -> SiteRecord:
-    """Return whom a site's answer is of, and where its charge stands."""
+    """Return a site's record: its data, its charge, and the signature of its bundle."""
     release, statement = item.release, item.bundle.statement
     return SiteRecord(
         site=item.site,

@@ -35,14 +35,14 @@ def series_of(study: Asked, releases: Sequence[EffectRelease], filled: Sequence[
     """Pool the releases of a study, block by block.
 
     Args:
-        study: what was asked each time.
+        study: the study of all releases.
         releases: of finished runs of this study on one dataset, in the order in which they were made.
         filled: the blocks of the dataset that hold rows.
 
     Raises:
         StudyError: units span blocks, there are no blocks, or fewer than two that are disjoint.
     """
-    kept, left_out, seen = list[EffectRelease](), list[str](), set[str]()
+    disjoint, left_out, seen = list[EffectRelease](), list[str](), set[str]()
     for release in releases:
         blocks = release.privacy.blocks
         if blocks.key is None or blocks.units_span_blocks:
@@ -54,49 +54,49 @@ def series_of(study: Asked, releases: Sequence[EffectRelease], filled: Sequence[
             left_out.append(release.run_id)
             continue
         seen |= set(blocks.charged)
-        kept.append(release)
+        disjoint.append(release)
     unreleased = tuple(natural_order(set(filled) - seen))
-    if len(kept) < FEWEST:
+    if len(disjoint) < FEWEST:
         waiting = f"; without a release are {', '.join(unreleased)}" if unreleased else ""
         raise TooFewBlocks(
-            f"a series needs releases of {FEWEST} blocks at least that share none; the ledger holds {len(kept)} of "
+            f"a series needs releases of {FEWEST} blocks at least that share none; the ledger holds {len(disjoint)} of "
             f"study '{study.name}' in this wording: run the study on further blocks, then ask again{waiting}"
         )
     # Drift and the newest block need the order of time: a ledger lists blocks as text, month=10 before month=9.
     time = {block: place for place, block in enumerate(natural_order(seen))}
-    kept.sort(key=lambda release: [time[block] for block in _blocks(release)])
+    disjoint.sort(key=lambda release: [time[block] for block in _blocks(release)])
     questions: dict[tuple[str, str, str], list[SourceAnswer]] = {}
-    for release in kept:
+    for release in disjoint:
         for row in release.answers:
-            said = SourceAnswer(release.run_id, release, row)
-            questions.setdefault((row.outcome, row.group, row.arm), []).append(said)
+            answer = SourceAnswer(release.run_id, release, row)
+            questions.setdefault((row.outcome, row.group, row.arm), []).append(answer)
     widths = widths_of(study)
     rows = tuple(
-        _answer(cell_of(said, study.confidence, widths[outcome]))
-        for (outcome, _, _), said in questions.items()
-        if len(said) >= FEWEST
+        _answer(cell_of(answers, study.confidence, widths[outcome]))
+        for (outcome, _, _), answers in questions.items()
+        if len(answers) >= FEWEST
     )
     if all(row.fixed is None for row in rows):
         silent = "; ".join(dict.fromkeys(f"none in {', '.join(row.silent)}" for row in rows))
         raise StudyError(f"no question of the series was answered in two blocks, so nothing can be pooled: {silent}")
     return Series(
-        dataset=kept[0].dataset,
+        dataset=disjoint[0].dataset,
         study=study.name,
         study_digest=study.digest,
         estimator=study.estimator.name,
-        specification=kept[-1].specification,
+        specification=disjoint[-1].specification,
         estimand=study.estimand,
         confidence=study.confidence,
         answers=rows,
         covers=united(limit for row in rows if row.fixed for limit in row.fixed.interval.covers),
-        runs=tuple(_run(release) for release in kept),
-        privacy=_privacy(kept),
-        not_covered=united(limit for one in kept for limit in one.not_covered),
-        units_of_measure=kept[-1].units_of_measure,
+        runs=tuple(_run(release) for release in disjoint),
+        privacy=_privacy(disjoint),
+        not_covered=united(limit for release in disjoint for limit in release.not_covered),
+        units_of_measure=disjoint[-1].units_of_measure,
         left_out=tuple(left_out),
         unreleased=unreleased,
-        statement=f"{len(kept)} releases of disjoint blocks were pooled at no charge. The owner declares that no unit "
-        "has rows in two of them.",
+        statement=f"{len(disjoint)} releases of disjoint blocks were pooled at no charge. The owner declares that no "
+        "unit has rows in two of them.",
     )
 
 
@@ -118,57 +118,56 @@ def _run(release: Release) -> SeriesRun:
     )
 
 
-def _privacy(kept: Sequence[Release]) -> SeriesPrivacy:
+def _privacy(releases: Sequence[Release]) -> SeriesPrivacy:
     """Return the guarantee: blocks share no unit, on the owner's word, so the largest of any block holds for all."""
-    stated = [release.privacy for release in kept]
+    stated = [release.privacy for release in releases]
     return SeriesPrivacy(
         unit=stated[0].unit,
         level=stated[0].level,
         neighbours=stated[0].neighbours,
-        epsilon=max(one.epsilon for one in stated),
-        delta=max(one.delta for one in stated),
-        unprotected=tuple(dict.fromkeys(text for one in stated for text in one.unprotected)),
+        epsilon=max(privacy.epsilon for privacy in stated),
+        delta=max(privacy.delta for privacy in stated),
+        unprotected=tuple(dict.fromkeys(text for privacy in stated for text in privacy.unprotected)),
     )
 
 
 def _answer(cell: CombinedCell) -> SeriesAnswer:
     """One question over time."""
-    drift, newest = (None, None) if cell.pooled is None else _over_time(cell.told)
-    state = State.unresolved if cell.pooled is None else State.answered
-    confounding = cell.confounding(Model.fixed)
+    drift, newest = (None, None) if cell.pooled is None else _over_time(cell.weighed)
     return SeriesAnswer(
         **question_fields(cell.row),
         **number_fields(cell.of(Model.fixed)),
-        state=state,
+        state=State.unresolved if cell.pooled is None else State.answered,
         simultaneous=cell.simultaneous(Model.fixed),
-        confounding=confounding,
+        confounding=cell.confounding(Model.fixed),
         fixed=cell.of(Model.fixed),
         random=cell.of(Model.random),
         heterogeneity=None if cell.pooled is None else cell.pooled.heterogeneity,
         blocks=tuple(
-            SeriesBlock(blocks=_blocks(one.release), run_id=one.source, **part_fields(cell, one)) for one in cell.said
+            SeriesBlock(blocks=_blocks(answer.release), run_id=answer.source, **part_fields(cell, answer))
+            for answer in cell.answers
         ),
         drift=drift,
         newest=newest,
     )
 
 
-def _over_time(told: Sequence[SourceAnswer]) -> tuple[Drift, Newest]:
+def _over_time(answers: Sequence[SourceAnswer]) -> tuple[Drift, Newest]:
     """Return the slope over the blocks' order, and the newest block against all others."""
-    parts = [(one.row.estimate or 0.0, one.release.variance_of(one.row)) for one in told]
-    values = np.array([value for value, _ in parts])
-    errors = np.array([math.sqrt(one.sampling + one.noise) for _, one in parts if one is not None])
-    weights, order = 1 / errors**2, np.arange(len(told), dtype=np.float64)
+    values = np.array([answer.row.estimate or 0.0 for answer in answers])
+    variances = (answer.release.variance_of(answer.row) for answer in answers)
+    errors = np.array([math.sqrt(variance.sampling + variance.noise) for variance in variances if variance is not None])
+    weights, order = 1 / errors**2, np.arange(len(answers), dtype=np.float64)
     order -= weights @ order / weights.sum()
     spread = float(weights @ order**2)
     slope = float(weights @ (order * values)) / spread
-    others = weights[:-1]
-    difference = float(values[-1] - others @ values[:-1] / others.sum())
-    error = math.sqrt(float(errors[-1]) ** 2 + 1 / float(others.sum()))
+    older = weights[:-1]
+    difference = float(values[-1] - older @ values[:-1] / older.sum())
+    error = math.sqrt(float(errors[-1]) ** 2 + 1 / float(older.sum()))
     return (
         Drift(per_block=slope, standard_error=1 / math.sqrt(spread), p_value=_p(slope * math.sqrt(spread))),
         Newest(
-            blocks=_blocks(told[-1].release),
+            blocks=_blocks(answers[-1].release),
             difference=difference,
             standard_error=error,
             p_value=_p(difference / error),
@@ -177,5 +176,5 @@ def _over_time(told: Sequence[SourceAnswer]) -> tuple[Drift, Newest]:
 
 
 def _p(deviations: float) -> float:
-    """Return the two-sided p-value of a normal error of so many standard deviations."""
+    """Return the two-sided p-value of a normal error, in standard deviations."""
     return math.erfc(abs(deviations) / math.sqrt(2))

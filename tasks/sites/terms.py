@@ -1,8 +1,8 @@
 """The terms of a round: signed by the coordinator, checked by every site before it answers.
 
-Terms are fixed before the first bundle is read: a site signs the terms that it answers to, and a coordinator who writes
-others can pool no bundle of it. A release answers one round, and rounds that name this one as before them. So whoever
-leaves a site out, or chooses another model, once answers are seen, has a second round whose document shows both.
+Terms are fixed before the first bundle is read: a site signs the terms that it answers, and its bundle can be pooled
+under no others. A release answers one round, and rounds that follow it. So a coordinator who leaves a site out, or
+chooses another model, once answers are seen, needs a second round whose document shows both.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ _OWN = ("epsilon", "delta")
 
 
 def digest_of_question(specification: Mapping[str, Any]) -> str:
-    """Return the digest of what a study asks at every site, but for budgets and contracts."""
-    asked = travelling(specification)
-    privacy = {key: value for key, value in asked["privacy"].items() if key not in _OWN}
-    return digest_of({**asked, "privacy": privacy})
+    """Return the digest of a study without budgets and contracts, the same at every site."""
+    study = travelling(specification)
+    privacy = {key: value for key, value in study["privacy"].items() if key not in _OWN}
+    return digest_of({**study, "privacy": privacy})
 
 
 def agreed_terms(file: Sites, study: Study, follows: SignedTerms | None) -> AgreedTerms:
-    """Return what a coordinator's file says, as it is signed.
+    """Return the terms of a coordinator's file, to be signed.
 
     Raises:
         BundleError: the round before has the same name, or asked another question.
     """
-    asked = digest_of_question(study.specification())
+    question = digest_of_question(study.specification())
     if follows is not None:
-        if follows.terms.asked != asked:
+        if follows.terms.asked != question:
             raise BundleError(
                 f"round '{file.round}': 'follows' names round '{follows.terms.round}', which asked another question; "
                 "a round follows one of the same study"
             )
-        if file.round in {one.terms.round for one in follows.chain}:
+        if file.round in {earlier.terms.round for earlier in follows.chain}:
             raise BundleError(f"round '{file.round}': 'follows' names a round of the same name; choose a fresh one")
     terms = {key: getattr(file, key) for key in Terms.model_fields}
     return AgreedTerms(
-        **terms, study=study.name, asked=asked, epsilon=study.privacy.epsilon, delta=study.privacy.delta,
+        **terms, study=study.name, asked=question, epsilon=study.privacy.epsilon, delta=study.privacy.delta,
         follows=follows,
     )  # fmt: skip
 
@@ -87,24 +87,24 @@ def read_terms(path: Path) -> SignedTerms:
 
 
 def refuse_forged(signed: SignedTerms, where: str) -> None:
-    """Refuse terms that are not, with all rounds before, as one coordinator signed them.
+    """Refuse terms unless one coordinator signed these and those of all rounds before.
 
     Raises:
         BundleError: names the round.
     """
-    for one in signed.chain:
-        if one.key != signed.key or not is_signed(one.key, one.signature, canonical(_LABEL, one.terms)):
+    for link in signed.chain:
+        if link.key != signed.key or not is_signed(link.key, link.signature, canonical(_LABEL, link.terms)):
             raise BundleError(
-                f"{where}: {Reason.tampered}: the terms of round '{one.terms.round}' are not as the coordinator signed "
-                "them"
+                f"{where}: {Reason.tampered}: the terms of round '{link.terms.round}' are not as the coordinator "
+                "signed them"
             )
 
 
-def refuse_other_terms(said: SignedTerms, wanted: AgreedTerms, key: str, where: str) -> None:
-    """Refuse a bundle that answers other terms than those that are pooled by.
+def refuse_other_terms(answered: SignedTerms, wanted: AgreedTerms, key: str, where: str) -> None:
+    """Refuse a bundle that answers other terms than the coordinator's.
 
     Args:
-        said: the terms in the bundle.
+        answered: the terms in the bundle.
         wanted: those of the coordinator's file.
         key: the coordinator's.
         where: the site.
@@ -112,17 +112,18 @@ def refuse_other_terms(said: SignedTerms, wanted: AgreedTerms, key: str, where: 
     Raises:
         BundleError: terms of another round, of another coordinator, or edited since; names the terms that differ.
     """
-    if said.terms.round != wanted.round:
+    if answered.terms.round != wanted.round:
         raise BundleError(
-            f"{where}: {Reason.replayed}: its bundle answers round '{said.terms.round}', and this is '{wanted.round}'"
+            f"{where}: {Reason.replayed}: its bundle answers round '{answered.terms.round}', and this is "
+            f"'{wanted.round}'"
         )
-    refuse_forged(said, where)
-    if said.key != key:
+    refuse_forged(answered, where)
+    if answered.key != key:
         raise BundleError(f"{where}: {Reason.foreign}: it answers terms that another coordinator signed")
-    if apart := sorted(_apart(said.terms, wanted)):
+    if differing := sorted(_differing(answered.terms, wanted)):
         raise BundleError(
             f"{where}: {Reason.foreign}: it answered other terms of round '{wanted.round}'; differing: "
-            f"{', '.join(apart[:8])}; put them back, or open a new round that follows this one"
+            f"{', '.join(differing[:8])}; put them back, or open a new round that follows this one"
         )
 
 
@@ -141,9 +142,9 @@ def coordinators_key() -> str:
         ) from None
 
 
-def _apart(said: AgreedTerms, wanted: AgreedTerms) -> Iterator[str]:
-    """Yield the terms that differ, by name; of sites which, and what."""
-    left, right = (one.model_dump(mode="json") for one in (said, wanted))
+def _differing(answered: AgreedTerms, wanted: AgreedTerms) -> Iterator[str]:
+    """Yield the names of terms that differ; of ``sites``, each site that differs."""
+    left, right = answered.model_dump(mode="json"), wanted.model_dump(mode="json")
     for key in left:
         if key == "sites":
             names = left[key].keys() | right[key].keys()
@@ -196,13 +197,13 @@ def check_answerable(signed: SignedTerms, site: str, specification: Mapping[str,
 
 
 def keep_answer(ledger: Ledger, run_id: str, signed: SignedTerms) -> None:
-    """Keep in a site's ledger that a run answers these terms, before its bundle is signed.
+    """Record in a site's ledger that a run answers these terms, before its bundle is signed.
 
     Raises:
         BundleError: the run answered another round, which these terms do not follow.
         LedgerError: the ledger cannot be used.
     """
-    before = ledger.answer_round(run_id, signed.terms.round, [one.digest for one in signed.chain])
+    before = ledger.answer_round(run_id, signed.terms.round, [link.digest for link in signed.chain])
     if before is not None:
         raise BundleError(
             f"run {run_id}: {Reason.replayed}: it answered other terms, of round '{before}', which these do not "
