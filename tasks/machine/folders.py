@@ -17,6 +17,7 @@ import socket
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from io import FileIO
 from pathlib import Path, PurePosixPath
@@ -413,23 +414,16 @@ def refuse_table(folder: Path, is_folder: Callable[[str], bool], names: Callable
     Raises:
         DataError: as of :func:`refuse_log_in`.
     """
-    kind = open_table(is_folder, names)
-    if kind is not None:
-        raise DataError(f"{folder}: is {kind}, whose log says which files still count; {_ADVICE[kind]}")
-
-
-def open_table(is_folder: Callable[[str], bool], names: Callable[[str], Iterable[str]]) -> str | None:
-    """Return the kind of table whose log lies in a folder, with its article; None without a log."""
-    try:
+    kind = None
+    # The readers of a folder that cannot be listed refuse it.
+    with suppress(OSError, DataError):
         if is_folder(_DELTA):
-            return "a Delta table"
-        if is_folder(".hoodie"):
-            return "a Hudi table"
-        if is_folder("metadata") and any(
+            kind = "a Delta table"
+        elif is_folder(".hoodie"):
+            kind = "a Hudi table"
+        elif is_folder("metadata") and any(
             name == "version-hint.text" or ".metadata.json" in name for name in names("metadata")
         ):
-            return "an Iceberg table"
-    except (OSError, DataError):
-        # The readers of a folder that cannot be listed refuse it.
-        return None
-    return None
+            kind = "an Iceberg table"
+    if kind is not None:
+        raise DataError(f"{folder}: is {kind}, whose log says which files still count; {_ADVICE[kind]}")

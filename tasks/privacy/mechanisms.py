@@ -107,45 +107,13 @@ class Declared(Protocol):
         """Return the declaration of one draw."""
 
 
-class Mechanism(Declared, Protocol):
-    """The interface of a mechanism to stages."""
-
-    @property
-    def cost(self) -> PrivacyCost:
-        """Cost of one release for each unit that it reads."""
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """Sensitivity that the noise is calibrated to."""
-
-    @property
-    def noise_scale(self) -> float | None:
-        """The scale of the noise in units of the value; None while the sensitivity is."""
-
-    @property
-    def known_scale(self) -> float:
-        """Scale of the noise in units of the value, where the number of units is known.
-
-        Raises:
-            CausalveilError: the number of units is not known yet.
-        """
-
-    def release(self, value: NDArray[Any], slot: Slot, budget: Budget) -> NDArray[Any]:
-        """Add noise to ``value`` under ``slot`` and charge for it; same shape and type.
-
-        Raises:
-            BudgetRefused, LedgerError: as the budget says.
-            CausalveilError: the value cannot be released, or the sensitivity is not known yet. Nothing is charged.
-        """
-
-
 @dataclass(frozen=True)
 class Calibrated(ABC):
-    """The base class of all mechanisms.
+    """The base class of mechanisms: a sensitivity, and the cost of a release for each unit.
 
     Raises:
         CausalveilError: the sensitivity is in another norm than the mechanism's.
-        StudyError: the cost is none that the mechanism can have.
+        StudyError: the mechanism cannot have this cost.
     """
 
     sensitivity: Sensitivity
@@ -180,7 +148,7 @@ class Calibrated(ABC):
 
     @property
     def known_scale(self) -> float:
-        """The scale of the noise of a run.
+        """The scale of the noise in units of the value, where the number of units is known.
 
         Raises:
             CausalveilError: the number of units is not known yet.
@@ -213,8 +181,21 @@ class Calibrated(ABC):
         )
 
 
+class Mechanism(Calibrated):
+    """The base class of mechanisms that add noise to a value."""
+
+    @abstractmethod
+    def release(self, value: NDArray[Any], slot: Slot, budget: Budget) -> NDArray[Any]:
+        """Add noise to ``value`` under ``slot`` and charge for it; same shape and type.
+
+        Raises:
+            BudgetRefused, LedgerError: as of the budget.
+            CausalveilError: the value cannot be released, or the sensitivity is not known yet. Nothing is charged.
+        """
+
+
 @dataclass(frozen=True)
-class Laplace(Calibrated):
+class Laplace(Mechanism):
     """Laplace noise of scale S1/epsilon on each coordinate: (epsilon, 0)-DP.
 
     Dwork et al. 2006, Proposition 1.
@@ -237,7 +218,7 @@ class Laplace(Calibrated):
         return budget.spend(self.charge(slot), lambda noise: noise.laplace(value, scale))
 
 
-class GaussianNoise(Calibrated):
+class GaussianNoise(Mechanism):
     """The base class of mechanisms with iid normal noise."""
 
     NORM = Norm.l2
@@ -326,7 +307,7 @@ class GaussianClassic(GaussianNoise):
 
 
 @dataclass(frozen=True)
-class L2Laplace(Calibrated):
+class L2Laplace(Mechanism):
     """Noise with density proportional to exp(-epsilon ||b||_2/S2): (epsilon, 0)-DP for a vector.
 
     Chaudhuri, Monteleoni and Sarwate 2011, section 3. ``noise_scale`` is S2/epsilon, rounded up; the norm of the
@@ -348,7 +329,7 @@ class L2Laplace(Calibrated):
 
 
 @dataclass(frozen=True)
-class LatticeLaplace(Calibrated):
+class LatticeLaplace(Mechanism):
     """Discrete Laplace noise on each unit's own value: (epsilon, 0)-DP.
 
     This holds since a unit touches no other value.
@@ -395,7 +376,7 @@ class LatticeLaplace(Calibrated):
 
 
 @dataclass(frozen=True)
-class RandomisedResponse(Calibrated):
+class RandomisedResponse(Mechanism):
     """Each unit's bit is kept with probability p, else flipped: (epsilon, 0)-DP (Warner 1965).
 
     p/(1 - p) <= exp(epsilon), and p is the largest float that satisfies it. Charges record p in their field

@@ -18,7 +18,7 @@ import os
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
@@ -63,10 +63,7 @@ class NoiseSource(Protocol):
 class SecureNoise:
     """The operating system's generator; safe in floating point. The only source for a release."""
 
-    @property
-    def name(self) -> Literal["operating_system"]:
-        """Name of the noise source in the release."""
-        return "operating_system"
+    name: Final = "operating_system"
 
     def laplace(self, value: FloatArray, scale: float) -> FloatArray:
         """Add iid Laplace noise to a vector, shape (d,), by OpenDP's ``make_laplace``.
@@ -111,14 +108,11 @@ class SeededNoise:
     It protects no data: whoever has the seed can draw it again.
     """
 
+    name: Final = "seeded"
+
     def __init__(self, seed: int) -> None:
         """Start from ``seed``, any integer >= 0."""
         self._generator = np.random.default_rng(seed)
-
-    @property
-    def name(self) -> Literal["seeded"]:
-        """Name of the noise source in the release."""
-        return "seeded"
 
     def laplace(self, value: FloatArray, scale: float) -> FloatArray:
         """Add iid Laplace noise in plain floats, shape (d,)."""

@@ -421,8 +421,8 @@ def cell_of(answers: Sequence[SourceAnswer], confidence: float, width: float) ->
     """
 
     def estimates(together: float | None = None) -> list[SiteEstimate]:
-        found = (estimate_of(answer.source, answer.release, answer.row, together) for answer in answers)
-        return [estimate for estimate in found if estimate is not None]
+        by_source = (estimate_of(answer.source, answer.release, answer.row, together) for answer in answers)
+        return [estimate for estimate in by_source if estimate is not None]
 
     sites, bounds = estimates(), (-width, width)
     if len(sites) < FEWEST:
