@@ -383,7 +383,7 @@ def _followed(survey: Survey, parts: Cast, wishes: Wishes, drafted: Draft, units
         rows = rows.filter(pl.Series(eligible(study.where, pl.DataFrame(restricted))))
     names = {arm: f"'{arm}'" for arm in parts.arms} or dict(zip(parts.codes, ("controls", "treated"), strict=True))
     fewest = fewest_followed(study, units)
-    return followed_to(rows, names, wishes.horizon, fewest.everybody, fewest.subgroup)
+    return followed_to(rows, names, wishes.horizon, fewest.all_units, fewest.subgroup)
 
 
 def _step(survey: Survey, parts: Cast, wishes: Wishes) -> float:

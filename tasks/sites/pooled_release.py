@@ -51,7 +51,7 @@ from causalveil.schemas.studies import parse_study
 from causalveil.tasks.estimate.answers import Measured, learn, scale_of
 from causalveil.tasks.estimate.findings import balance_gate, critical_of
 from causalveil.tasks.estimate.interval import NOISY
-from causalveil.tasks.estimate.times.answers import table_stage, told_test
+from causalveil.tasks.estimate.times.answers import log_rank_test, table_stage
 from causalveil.tasks.estimate.times.curves import NoisyCells
 from causalveil.tasks.estimate.times.effects import TwoArms
 from causalveil.tasks.estimate.times.releases import JointCells, grid_of
@@ -105,7 +105,7 @@ def of_cells(study: SurvivalStudy, releases: Mapping[str, EffectRelease]) -> OfC
         tuple(_stratified(study, strata, measure, study.confidence) for measure in study.measure),
         tuple(together) if rows > 1 else (None,),
         (_curves(study, strata, next(iter(releases.values())).answers[0]),) if strata.one_grid else (),
-        told_test(strata.log_rank(study.confidence)),
+        log_rank_test(strata.log_rank(study.confidence)),
     )
 
 

@@ -212,12 +212,12 @@ def test_how_many_noise_hides_is_said_of_the_study_that_is_drafted(wishes: dict[
     study = resolved(found.folder / "study.yaml")
     fewest = fewest_followed(study, 4_000)
     assert ("noise hides so few" in found.followed) == any(
-        few < fewest.everybody for few in map(int, re.findall(r"([\d]+) of", found.followed.replace(",", "")))
+        few < fewest.all_units for few in map(int, re.findall(r"([\d]+) of", found.followed.replace(",", "")))
     )
     if isinstance(study, SurvivalStudy) and study.asks_one:
         grid, draw = grid_of(study, 4_000), mechanism(study)
         seen = {}
-        for people in (fewest.everybody, fewest.everybody / 2):
+        for people in (fewest.all_units, fewest.all_units / 2):
             cells = np.zeros((1, ARMS, grid.cells), dtype=np.int64)
             cells[..., -1] = [[4_000 - round(people), round(people)]]
             exact = measured(cells, grid, plain=False)

@@ -16,7 +16,7 @@ from scipy.stats import binom
 
 from causalveil.schemas.estimators.survival import Measure
 from causalveil.tasks.data.split import sizes_of
-from causalveil.tasks.estimate.times.answers import compare, half_together
+from causalveil.tasks.estimate.times.answers import compare, simultaneous_half
 from causalveil.tasks.estimate.times.releases import JointCells, TimesContrast, release_stage
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.budget import RehearsalBudget
@@ -159,14 +159,14 @@ def runs(n: int, epsilon: str, changes: dict[str, Any], count: int) -> tuple[flo
         released = release_stage(study, sizes, people.enclave(), RehearsalBudget(seed))
         with one_thread():
             cells = JointCells.read(released, study, sizes)
-            asked = cells.asked(study)
+            asked = cells.contrasts(study)
             found, factor = compare(study, cells, asked)
         true = [truth(one) for one in asked]
         single += [one.lower <= value <= one.upper for one, value in zip(found, true, strict=True)]
         whole += [one.whole_range for one in found]
         together.append(
             all(
-                one.whole_range or abs(one.estimate - value) <= half_together(one, factor)
+                one.whole_range or abs(one.estimate - value) <= simultaneous_half(one, factor)
                 for one, value in zip(found, true, strict=True)
             )
         )

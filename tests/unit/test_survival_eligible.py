@@ -85,7 +85,6 @@ def test_nobody_eligible_is_an_answer_of_nothing(adjusted: bool) -> None:
 def test_the_ineligible_have_no_cell() -> None:
     study, people = asking(True, where=[OLDER]), of_two_ages(500, 3)
     grid = grid_of(study, 500)
-    assert not grid.everybody
     assert people.covariates is not None
     older = people.covariates["age"].to_numpy() >= 40
     alone = People(people.arm[older], people.time[older], people.kind[older])

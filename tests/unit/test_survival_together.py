@@ -18,7 +18,7 @@ from causalveil.schemas.limits import Code
 from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.estimate.times import curves
-from causalveil.tasks.estimate.times.answers import compare, people_told
+from causalveil.tasks.estimate.times.answers import compare, units_by_arm
 from causalveil.tasks.estimate.times.curves import BITS, Grid, measured, strategy
 from causalveil.tasks.estimate.times.effects import TwoArms
 from causalveil.tasks.estimate.times.releases import JointCells, count_cells, grid_of, mechanism, release_stage
@@ -114,7 +114,7 @@ def test_a_question_reads_what_a_study_of_its_own_would() -> None:
     people = crowd(2_000, 2, arms=3, groups=3)
     cells = exact(study, people)
     names = {1: "death", 2: "relapse"}
-    for one in cells.asked(study):
+    for one in cells.contrasts(study):
         use = np.isin(people.arm, (0, one.arm))
         if one.group is not None:
             use &= people.group == one.group
@@ -138,7 +138,7 @@ def test_a_question_of_late_entries_reads_what_a_study_of_its_own_would() -> Non
     group = np.where(never, 3, people.group).astype(np.uint8)
     people = replace(people, group=group, entry=entry)
     cells = exact(study, people)
-    for one in cells.asked(study):
+    for one in cells.contrasts(study):
         grid, use = one.part.grid, group < 3 if one.group is None else group == one.group
         assert (grid.start, grid.horizon) == (50, one.question.outcome.horizon)
         for side, arm in enumerate((0, one.arm)):
@@ -150,9 +150,9 @@ def test_a_question_of_late_entries_reads_what_a_study_of_its_own_would() -> Non
     for place, group_name in enumerate(study.groups):
         for arm, name in enumerate(study.arm_names):
             counted = np.count_nonzero((group == place) & (people.arm == arm))
-            assert people_told(study, cells)[f"units[{group_name}][{name}]"] == counted
-    covariance = cells.covariance(cells.asked(study))
-    alone = [sum(one.both.variances(one.question.measure)) for one in cells.asked(study)]
+            assert units_by_arm(study, cells)[f"units[{group_name}][{name}]"] == counted
+    covariance = cells.covariance(cells.contrasts(study))
+    alone = [sum(one.both.variances(one.question.measure)) for one in cells.contrasts(study)]
     assert np.diag(covariance) == pytest.approx(alone, rel=1e-6)
 
 
@@ -216,7 +216,7 @@ def test_answers_have_the_covariance_that_their_errors_have() -> None:
     rows = np.array([estimates(study, crowd(1_500, seed, groups=2), seed) for seed in range(300)])
     noisy = noise_of(study, 1_500)
     cells = JointCells(noisy.grid, exact_counts(study, noisy.grid), noisy.block, 1_500)
-    expected = cells.covariance(cells.asked(study))
+    expected = cells.covariance(cells.contrasts(study))
     errors = np.sqrt(np.diag(expected))
     assert np.allclose(rows.std(axis=0) / errors, 1.0, atol=0.33)
     away = np.corrcoef(rows.T) - expected / np.outer(errors, errors)
@@ -228,7 +228,7 @@ def estimates(study: Any, people: People, seed: int) -> list[float]:
     sizes = sizes_of(study, len(people))
     released = release_stage(study, sizes, people.enclave(), RehearsalBudget(seed))
     found = []
-    for one in JointCells.read(released, study, sizes).asked(study):
+    for one in JointCells.read(released, study, sizes).contrasts(study):
         function = one.both.function(one.question.measure)
         control, treated = (float(function(row)) for row in one.both.cells.counts)
         found.append(treated - control)
@@ -247,7 +247,7 @@ def test_intervals_together_are_wider_than_alone_and_never_wider_than_bonferroni
     people = crowd(20_000, 6, arms=3, groups=3)
     found = table(study, people, 6)
     cells = exact(study, people)
-    asked = cells.asked(study)
+    asked = cells.contrasts(study)
     _, factor = compare(study, cells, asked)
     assert len(asked) == len(found.answers) == 5 * 2 * 4
     assert 1.96 < factor <= -ndtri(0.025 / len(asked)) + 1e-9

@@ -15,7 +15,7 @@ a sensitivity that grows with their number. R with R R = suffix sums, half of th
 (Bennett 1977; Henzinger and Upadhyay 2025). Its columns are scaled to length 1 at most, so that two people are never
 farther apart than sqrt(2). Proof: ``docs/proofs/survival.md``, sections 1 to 3; of late entry, section 14.
 
-Where censoring may depend on covariates, combinations of their levels are strata, divided in a public order.
+Where censoring may depend on covariates, combinations of their levels form strata, divided in a public order.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
 
 
-def divided(levels: Sequence[int], seen: Callable[[IntArray], bool]) -> list[IntArray]:
-    """Divide combinations of levels into as many strata as are seen.
+def divided(levels: Sequence[int], visible: Callable[[IntArray], bool]) -> list[IntArray]:
+    """Divide combinations of levels into as many visible strata as possible.
 
     Levels of the last column are pooled first, each with its neighbours in their declared order; then those of the
     column before it. In the end all combinations may be one stratum.
 
     Args:
-        levels: how many each column has.
-        seen: whether combinations are seen together; they are counted from 0, those of the last column side by side.
+        levels: number of levels of each column.
+        visible: whether noise leaves pooled combinations visible; they are numbered from 0, the last column fastest.
 
-    >>> [one.tolist() for one in divided((2, 3), lambda members: len(members) >= 2)]
+    >>> [stratum.tolist() for stratum in divided((2, 3), lambda members: len(members) >= 2)]
     [[0, 1, 2], [3, 4, 5]]
     """
-    return _parts(np.arange(math.prod(levels)).reshape(1, *levels), seen)
+    return _parts(np.arange(math.prod(levels)).reshape(1, *levels), visible)
 
 
-def _parts(members: IntArray, seen: Callable[[IntArray], bool]) -> list[IntArray]:
-    """Divide combinations of shape (those of columns before, levels of each column behind)."""
+def _parts(members: IntArray, visible: Callable[[IntArray], bool]) -> list[IntArray]:
+    """Divide combinations of shape (combinations of former columns, levels of each later column)."""
     whole = members.reshape(-1)
-    if members.ndim == 1 or not seen(whole):
+    if members.ndim == 1 or not visible(whole):
         return [whole]
     ends = [0]
     for end in range(1, members.shape[1] + 1):
-        if seen(members[:, ends[-1] : end].reshape(-1)):
+        if visible(members[:, ends[-1] : end].reshape(-1)):
             ends.append(end)
-    # Levels that are left over join those before them.
+    # The remaining levels join those before them.
     ends = [*ends[: max(len(ends) - 1, 1)], members.shape[1]]
     parts = (members[:, first:end].reshape(-1, *members.shape[2:]) for first, end in pairwise(ends))
-    return [stratum for part in parts for stratum in _parts(part, seen)]
+    return [stratum for part in parts for stratum in _parts(part, visible)]
 
 
 ARMS = 2
@@ -77,12 +77,11 @@ CellArray = NDArray[np.int32]
 class Grid:
     """The grid of cells: intervals until the horizon, kinds of events, groups and arms.
 
-    ``between``: the ends of the intervals where these are not of equal length, the horizon last.
+    ``between``: the ends of intervals of unequal lengths, the horizon last.
     ``strata``: the stratum of each combination of the levels of ``censoring.by``, where a subgroup has several; a group
     is then a stratum of a subgroup.
-    ``everybody``: whether each unit has a cell, so that cells add up to n, which is public; the eligible alone do not.
     ``entries``: whether people may enter after the start, so that an arm has J more cells.
-    ``start``: when it begins.
+    ``start``: the time at which the grid begins.
     """
 
     intervals: int
@@ -90,27 +89,26 @@ class Grid:
     horizon: float
     groups: int = 1
     arms: int = ARMS
-    # Named where a grid is made: two of these are of a kind that stands for the other without a word.
+    # By keyword alone: types of these could be confused.
     _: KW_ONLY
     between: tuple[float, ...] = ()
-    everybody: bool = True
     strata: tuple[int, ...] = ()
     entries: bool = False
     start: float = 0.0
 
     @property
     def numbers(self) -> int:
-        """Cells of all arms of all groups."""
+        """Number of cells of all arms of all groups."""
         return self.groups * self.arms * self.cells
 
     @property
     def cells(self) -> int:
-        """Cells of an arm."""
+        """Number of cells of an arm."""
         return self.exits + self.intervals * self.entries
 
     @property
     def exits(self) -> int:
-        """Cells of an arm that say when people leave: one of them holds each person."""
+        """Number of cells of an arm for the ends of follow-up; each person is in one of them."""
         return (self.kinds + 1) * self.intervals + 1
 
     @property
@@ -134,56 +132,54 @@ class Grid:
     def places(self) -> tuple[int, ...]:
         """The group of each combination of levels of each subgroup."""
         strata = self.strata or (0,)
-        return tuple(first + own for first in range(0, self.groups, self.strata_of_group) for own in strata)
+        return tuple(first + stratum for first in range(0, self.groups, self.strata_of_group) for stratum in strata)
 
     def cell(self, arm: ByteArray, time: FloatArray, kind: ByteArray, group: ByteArray | None = None) -> CellArray:
-        """Return each person's cell among those of all arms and groups.
-
-        Group after group, the cells of the controls come first.
+        """Return each person's cell, numbered by group, then by arm, controls first.
 
         Args:
-            arm: shape (n,), counted from 0.
+            arm: shape (n,), numbered from 0.
             time: shape (n,), finite.
-            kind: shape (n,), 0 where a person was censored, else which kind of event she had.
-            group: shape (n,), the subgroup, or its combination of levels where it has strata; None: there is one. Who
-                is not eligible is in one behind all, beyond the cells.
+            kind: shape (n,), 0 of censored people, else the number of the kind of event.
+            group: shape (n,), the subgroup, or its combination of levels where it has strata; None: there is one.
+                Ineligible people are in an extra last group, beyond the cells.
         """
-        # Whole numbers of 32 bits: every pass over the people makes them.
-        own = np.searchsorted(self.ends, time).astype(np.int32)
-        at_end = self.ends[np.minimum(own, self.intervals - 1)] == time
-        own += 1
-        # Events come before losses of the same time: who is lost at an interval's end was followed to it.
-        own += at_end & (kind == 0)
-        late = (own > self.intervals) | (time > self.horizon)
-        np.clip(own, 1, self.intervals, out=own)
+        # 32 bits save memory in every pass over the people.
+        cell = np.searchsorted(self.ends, time).astype(np.int32)
+        at_end = self.ends[np.minimum(cell, self.intervals - 1)] == time
+        cell += 1
+        # Events come before losses of the same time: people lost at an interval's end were followed to it.
+        cell += at_end & (kind == 0)
+        late = (cell > self.intervals) | (time > self.horizon)
+        np.clip(cell, 1, self.intervals, out=cell)
         first = np.array([self.kinds, *range(self.kinds)], dtype=np.int32) * self.intervals - 1
-        own += first[kind]
-        own[late] = self.exits - 1
-        return self._among_all(own, arm, group)
+        cell += first[kind]
+        cell[late] = self.exits - 1
+        return self._among_all(cell, arm, group)
 
     def entered(self, arm: ByteArray, entry: FloatArray, group: ByteArray | None = None) -> CellArray:
         """Return the cell of each person's entry.
 
-        Who entered at the start or before is beyond all cells. Who entered at an interval's end was at risk from the
-        next on. Arguments as of ``cell``; no entry is at the horizon or behind it.
+        People who entered at the start or before are beyond all cells; those who entered at an interval's end were at
+        risk from the next on. Arguments as of ``cell``; no entry is at the horizon or after it.
         """
-        own = np.searchsorted(self.ends, entry, side="right").astype(np.int32)
-        own += np.int32(self.exits)
-        found = self._among_all(own, arm, group)
-        found[entry <= self.start] = self.numbers
-        return found
+        cell = np.searchsorted(self.ends, entry, side="right").astype(np.int32)
+        cell += np.int32(self.exits)
+        cell = self._among_all(cell, arm, group)
+        cell[entry <= self.start] = self.numbers
+        return cell
 
-    def _among_all(self, own: CellArray, arm: ByteArray, group: ByteArray | None) -> CellArray:
-        own += arm.astype(np.int32) * np.int32(self.cells)
+    def _among_all(self, cell: CellArray, arm: ByteArray, group: ByteArray | None) -> CellArray:
+        cell += arm.astype(np.int32) * np.int32(self.cells)
         if group is not None:
             place = np.array((*self.places, self.groups), dtype=np.int32)[group] if self.strata else group
-            own += place.astype(np.int32) * np.int32(self.arms * self.cells)
-        return own
+            cell += place.astype(np.int32) * np.int32(self.arms * self.cells)
+        return cell
 
 
-# Numbers at risk are held above this where they are divided by.
+# The least number at risk as a divisor.
 LEAST = 1e-9
-# Its square is nothing beside any count of people.
+# Its square is negligible beside any count of people.
 STEP = 1e-40
 Curve = Callable[[Any], Any]
 
@@ -204,10 +200,7 @@ def late(cells: FloatArray, grid: Grid) -> FloatArray:
 
 
 def at_risk(cells: FloatArray, grid: Grid) -> FloatArray:
-    """Return people at risk where intervals begin, shape (..., J).
-
-    They are those who entered before less those who left.
-    """
+    """Return people at risk where intervals begin, entered less gone before, shape (..., J)."""
     moved = events(cells, grid).sum(axis=-2) + censored(cells, grid)
     whole = cells[..., : grid.exits].sum(axis=-1, keepdims=True)
     if grid.entries:
@@ -227,10 +220,9 @@ def not_lost(cells: FloatArray, grid: Grid) -> FloatArray:
 
 
 def hazards(cells: FloatArray, grid: Grid) -> FloatArray:
-    """Return the chance of each kind of event within each interval, shape (..., K, J).
+    """Return the hazard of each kind of event within each interval, shape (..., K, J).
 
-    It is the chance of those at risk, within [-1, 1]: noise may leave less than nobody at risk, and no product of such
-    chances may leave the floats.
+    It is cut to [-1, 1]: noise may make numbers at risk negative, and no product of hazards may overflow.
     """
     among = exposed(cells, grid) - censored(cells, grid) / 2
     return np.clip(events(cells, grid) / np.maximum(among, LEAST)[..., None, :], -1, 1)
@@ -242,10 +234,7 @@ def survival(cells: FloatArray, grid: Grid) -> FloatArray:
 
 
 def incidence(cells: FloatArray, grid: Grid) -> FloatArray:
-    """Return the cumulative incidence of each kind of event, shape (..., K, J).
-
-    It is the chance of the event until each interval's end (Aalen and Johansen).
-    """
+    """Return the cumulative incidence of each kind of event (Aalen-Johansen), shape (..., K, J)."""
     after = survival(cells, grid)
     before = np.concatenate([np.ones_like(after[..., :1]), after[..., :-1]], axis=-1)
     return np.cumsum(before[..., None, :] * hazards(cells, grid), axis=-1)
@@ -257,30 +246,21 @@ def risk(cells: FloatArray, grid: Grid) -> FloatArray:
 
 
 def restricted_mean(cells: FloatArray, grid: Grid) -> FloatArray:
-    """Return the mean time without an event until the horizon, shape (...).
-
-    It is the area under the curve by trapezoids.
-    """
+    """Return the mean time without an event until the horizon, by trapezoids, shape (...)."""
     after = survival(cells, grid)
     before = np.concatenate([np.ones_like(after[..., :1]), after[..., :-1]], axis=-1)
     return np.asarray((before + after) / 2 @ np.diff(grid.ends, prepend=grid.start))
 
 
 def still_followed(cells: FloatArray, grid: Grid) -> FloatArray:
-    """Return the share whom censoring leaves until each interval's end.
-
-    It is a survival curve with events and losses in each other's place.
-    """
+    """Return the share not censored until each interval's end: a survival curve of losses."""
     lost = censored(cells, grid)
     among = exposed(cells, grid) - events(cells, grid).sum(axis=-2) / 2
     return np.asarray(np.cumprod(1 - np.clip(lost / np.maximum(among, LEAST), 0, 1), axis=-1))
 
 
 def spread_of_times(cells: FloatArray, grid: Grid) -> float:
-    """Return the variance of the time without an event until the horizon, by trapezoids.
-
-    It is taken at an arm's tidied cells.
-    """
+    """Return the variance of the time without an event until the horizon, at tidied cells."""
     after = np.concatenate([[1.0], survival(cells, grid)])
     times = np.concatenate([[0.0], grid.ends - grid.start])
     return max(2 * float(np.trapezoid(times * after, times)) - float(restricted_mean(cells, grid)) ** 2, 0.0)
@@ -289,8 +269,8 @@ def spread_of_times(cells: FloatArray, grid: Grid) -> float:
 def gradient(function: Curve, cells: FloatArray) -> FloatArray:
     """Return the derivative by each cell, shape (cells, ...).
 
-    It is exact, by a step along the imaginary axis. Squire and Trapp 1998: f(x + i h) = f(x) + i h f'(x) + O(h^2) has
-    no difference that rounding could hide, however few people a cell holds beside the others. Clips compare real parts.
+    It is exact up to rounding, by a step along the imaginary axis (Squire and Trapp 1998): f(x + i h) = f(x) + i h
+    f'(x) + O(h^2) takes no difference of near numbers, however small a cell is. Clips compare real parts.
     """
     moved = np.asarray(cells + 1j * STEP * np.eye(len(cells)))
     return np.asarray(np.imag(function(moved)) / STEP)
@@ -302,31 +282,31 @@ def never_falling(values: FloatArray) -> FloatArray:
 
 
 def tidied(cells: FloatArray, grid: Grid) -> FloatArray:
-    """Return cells of an arm that people could make up.
+    """Return cells of an arm that real people could have.
 
-    Cumulated counts never fall, and one at least is at risk last. Variances are taken at these; estimates are not,
-    since tidying has a bias.
+    Cumulated counts never fall, and at least one person is at risk last. Variances are taken at these; estimates are
+    not, since tidying has a bias.
     """
     total = max(float(cells[: grid.exits].sum()), 2.0)
     blocks = cells[: grid.exits - 1].reshape(grid.kinds + 1, grid.intervals)
     sums = [np.clip(never_falling(np.cumsum(block)), 0, total) for block in blocks]
-    found = np.concatenate([np.diff(one, prepend=0.0) for one in sums])
-    found = found * min(1.0, (total - 1) / max(float(found.sum()), LEAST))
-    found = np.append(found, max(total - float(found.sum()), 1.0))
+    counts = np.concatenate([np.diff(cumulated, prepend=0.0) for cumulated in sums])
+    counts = counts * min(1.0, (total - 1) / max(float(counts.sum()), LEAST))
+    counts = np.append(counts, max(total - float(counts.sum()), 1.0))
     if not grid.entries:
-        return found
-    # Of those who are there behind an interval, one at least was there before: all others may have entered since.
-    gone = found[: grid.exits - 1].reshape(grid.kinds + 1, grid.intervals).sum(axis=0)
-    behind = np.maximum(found.sum() - np.cumsum(gone) - 1, 0.0)
+        return counts
+    # Of people at risk after an interval at least one was there before it: all others may have entered since.
+    gone = counts[: grid.exits - 1].reshape(grid.kinds + 1, grid.intervals).sum(axis=0)
+    behind = np.maximum(counts.sum() - np.cumsum(gone) - 1, 0.0)
     since = never_falling(np.cumsum(late(cells, grid)[::-1]))[::-1]
-    return np.concatenate([found, -np.diff(np.clip(since, 0, behind), append=0.0)])
+    return np.concatenate([counts, -np.diff(np.clip(since, 0, behind), append=0.0)])
 
 
 def sampled(slopes: FloatArray, cells: FloatArray, grid: Grid) -> FloatArray:
-    """Return the covariance by sampling of functions of an arm's cells, shape (m, m).
+    """Return the first-order sampling covariance of functions of an arm's cells, shape (m, m).
 
-    It is first order. Where people enter late it is Greenwood's: each interval's events are drawn from those at risk in
-    it (``docs/proofs/survival.md``, section 14).
+    Where people enter late it is Greenwood's: each interval's events are drawn from those at risk in it
+    (``docs/proofs/survival.md``, section 14).
 
     Args:
         slopes: derivatives by the cells, shape (m, cells).
@@ -335,7 +315,7 @@ def sampled(slopes: FloatArray, cells: FloatArray, grid: Grid) -> FloatArray:
     """
     if not grid.entries:
         return np.asarray((slopes * cells) @ slopes.T)
-    # Who enters within an interval misses what those at risk add in all intervals before and in half of it.
+    # People who enter within an interval miss the contributions of all intervals before and of half of it.
     turn = (-1.0) ** np.arange(grid.intervals)
     added = 2 * turn * np.cumsum(turn * late(slopes, grid), axis=-1)
     each = (events(slopes, grid) + added[:, None, :]).reshape(len(slopes), -1)
@@ -350,9 +330,9 @@ BITS = 18
 
 
 def cells_mechanism(cost: PrivacyCost, entries: bool = False) -> Mechanism:
-    """Return Gaussian noise for the square root of cells.
+    """Return Gaussian noise for the square root of cells; without delta Laplace noise for cells.
 
-    Without a delta it is Laplace noise for the cells themselves. Who may enter late is in two cells.
+    With late entries a person is in two cells.
     """
     if cost.delta > 0:
         far = Sensitivity(2.0, Norm.l2, "2") if entries else Sensitivity(math.sqrt(2), Norm.l2, "sqrt(2)")
@@ -362,9 +342,7 @@ def cells_mechanism(cost: PrivacyCost, entries: bool = False) -> Mechanism:
 
 @lru_cache(maxsize=16)
 def _block(length: int) -> IntArray:
-    """The square root of suffix sums, columns of length 1 at most, in units of 2^-BITS.
-
-    It has shape (length, length).
+    """Return the square root of suffix sums, columns of length at most 1, in units of 2^-BITS.
 
     Raises:
         CausalveilError: a column is longer, which rounding towards 0 excludes.
@@ -379,13 +357,11 @@ def _block(length: int) -> IntArray:
 
 @lru_cache(maxsize=16)
 def strategy(grid: Grid, plain: bool) -> IntArray:
-    """Return what is released of the cells of one arm, in units of 2^-BITS.
-
-    It has shape (cells, cells).
+    """Return the map from an arm's cells to released numbers, in 2^-BITS, shape (cells, cells).
 
     Args:
         grid: the grid.
-        plain: the cells themselves, for noise that is Laplace's.
+        plain: whether the cells themselves are released, with Laplace noise.
     """
     if plain:
         return np.eye(grid.cells, dtype=np.int64) << BITS
@@ -395,10 +371,7 @@ def strategy(grid: Grid, plain: bool) -> IntArray:
 
 
 def measured(counts: IntArray, grid: Grid, plain: bool) -> FloatArray:
-    """Return the exact numbers that noise is added to, shape (numbers,).
-
-    They are made of exact counts of both arms of all groups.
-    """
+    """Return exact numbers before noise, shape (numbers,), from counts of all arms and groups."""
     whole = counts.reshape(-1, grid.cells) @ strategy(grid, plain).T
     return np.asarray(whole.reshape(-1) / 2**BITS)
 
@@ -409,7 +382,7 @@ class NoisyCells:
 
     Attributes:
         grid: the grid.
-        counts: estimates without bias, shape (2, cells), which add up to n if it is public; they may be negative.
+        counts: unbiased estimates, shape (2, cells), which add up to n if it is public; they may be negative.
         noise: the covariance of their noise, shape (2 cells, 2 cells).
     """
 
@@ -417,18 +390,17 @@ class NoisyCells:
     counts: FloatArray
     noise: FloatArray
 
-    def part(self, arm: int, other: int | None = None) -> FloatArray:
-        """Return the covariance of the noise of one arm's cells, or of theirs with another's."""
+    def part(self, arm: int, second: int | None = None) -> FloatArray:
+        """Return the covariance of noise of one arm's cells, or between them and a second arm's."""
         size = self.grid.cells
-        beside = arm if other is None else other
-        return self.noise[arm * size : (arm + 1) * size, beside * size : (beside + 1) * size]
+        second = arm if second is None else second
+        return self.noise[arm * size : (arm + 1) * size, second * size : (second + 1) * size]
 
 
 def read_blocks(released: FloatArray, grid: Grid, draw: Mechanism) -> tuple[FloatArray, FloatArray]:
-    """Return unbiased counts by group, arm and cell, and the covariance of their noise.
+    """Return unbiased counts by group, arm and cell, and the noise covariance of an arm's cells.
 
-    The covariance is that of one arm's, (cells, cells). Noise of arms and groups is independent, and of the same law in
-    each.
+    Noise of arms and groups is independent and identically distributed.
     """
     plain = isinstance(draw, Laplace)
     back: FloatArray = np.linalg.inv(strategy(grid, plain) / 2**BITS)

@@ -20,9 +20,9 @@ from causalveil.tasks.estimate.times import curves
 from causalveil.tasks.estimate.times.curves import ARMS, Grid, NoisyCells
 from causalveil.tasks.machine.arrays import FloatArray
 
-# People are seen where their noisy number is above so many deviations of its noise, and above so many people.
+# People are seen where their noisy number exceeds this many deviations of its noise, and this many people.
 SEEN_DEVIATIONS, SEEN_PEOPLE = 2.0, 5.0
-# No ratio of hazards is told that may be off by more than this factor to either side.
+# No ratio of hazards is released whose interval extends by more than this factor to either side.
 MOST_RATIO = 1e3
 # Draws behind a band's critical value: its error is about .02 of a deviation.
 DRAWS, SEED = 4_000, 0
@@ -30,15 +30,15 @@ DRAWS, SEED = 4_000, 0
 
 @dataclass(frozen=True)
 class Compared:
-    """A measure in both arms, their difference, and the interval of that.
+    """A measure in both arms, their difference, and its interval.
 
     Attributes:
         treated, control: within the measure's range.
-        estimate: their difference, of values as they are.
+        estimate: the difference of both before they were cut to the range.
         lower, upper: the interval.
         sampling, noise: variances of the difference.
-        bias: what the interval allows for.
-        whole_range: nobody is seen at the horizon in one arm, so the interval is all that the difference may be.
+        bias: that the interval allows for.
+        whole_range: whether nobody is seen at the horizon in one arm, so that the interval is the whole range.
     """
 
     treated: float
@@ -54,11 +54,11 @@ class Compared:
 
 @dataclass(frozen=True)
 class Bands:
-    """Survival curves of both arms with bands that hold all their points together.
+    """Survival curves of both arms with simultaneous bands.
 
     Attributes:
         survival: never rising, shape (2, J).
-        lower, upper: the band, within [0, 1]; all of it where too few are seen at risk.
+        lower, upper: the band, within [0, 1]; all of [0, 1] where too few are seen at risk.
     """
 
     survival: FloatArray
@@ -71,8 +71,8 @@ class LogRank:
     """The log-rank test of the events that count, and Mantel and Haenszel's ratio of hazards.
 
     Attributes:
-        statistic: observed less expected events of the treated over its standard error: a standard normal, if nothing
-            differs.
+        statistic: observed less expected events of the treated over its standard error, standard normal under equal
+            hazards.
         ratio, lower, upper: None where noise hides the events of an arm.
     """
 
@@ -84,10 +84,7 @@ class LogRank:
 
 @dataclass(frozen=True)
 class TwoArms:
-    """Released cells of both arms, and how far people are seen at risk.
-
-    Cells are tidied where variances are taken.
-    """
+    """Released cells of both arms, tidied for variances, and how far people are seen at risk."""
 
     cells: NoisyCells
 
@@ -119,15 +116,15 @@ class TwoArms:
 
     @cached_property
     def seen(self) -> int:
-        """In how many intervals from the first on people of both arms are seen.
+        """Number of intervals from the first on in which people of both arms are seen.
 
-        They are followed to an interval's end, or to an event in it. Who is lost within it does not show the rest: were
-        all lost, the estimate would stand on the assumption alone that they were at risk for half of it.
+        Only people followed to an interval's end, or to an event in it, count. Were all others lost within it, the
+        estimate would depend on the assumption alone that they were at risk for half of it.
         """
         return self.seen_by(SEEN_DEVIATIONS)
 
     def seen_by(self, deviations: float) -> int:
-        """Return the same where people are seen by so many deviations of noise."""
+        """Return the number of intervals ``seen`` with another number of deviations of noise."""
         least = np.maximum(deviations * self._not_lost_error, SEEN_PEOPLE)
         short = np.flatnonzero((curves.not_lost(self.cells.counts, self.grid) < least).any(axis=0))
         return int(short[0]) if len(short) else self.grid.intervals
@@ -138,24 +135,23 @@ class TwoArms:
 
     @property
     def fewest_followed(self) -> float:
-        """Return how many people of an arm are seen in five of six draws of noise.
+        """The number of people of an arm who, all followed, are seen in five of six draws of noise.
 
-        All of them are followed to the horizon. They are seen where in no interval their noisy
-        number is too small; it is as often too large, so that two of six
-        draws are beyond a band that holds all intervals.
+        They are seen if their noisy number is too small in no interval. It is as often too large, so two of six draws
+        are outside a band over all intervals.
         """
         take = curves.not_lost(np.eye(self.grid.cells), self.grid)
         covariance = max(
-            (take.T @ self.cells.part(arm) @ take for arm in range(ARMS)), key=lambda one: float(one[-1, -1])
+            (take.T @ self.cells.part(arm) @ take for arm in range(ARMS)), key=lambda matrix: float(matrix[-1, -1])
         )
         errors = np.sqrt(np.maximum(np.diag(covariance), curves.LEAST**2))
         error = float(errors.max())
         return max(SEEN_DEVIATIONS * error, SEEN_PEOPLE) + critical(covariance, errors, 4 / 6) * error
 
     def followed_to(self, floor: float) -> int:
-        """Return with which interval ends what can be told.
+        """Return the number of intervals in which people of both arms are seen and followed.
 
-        People of both arms are seen so far, and censoring leaves a share of at least ``floor``; 0: with none.
+        Followed: censoring leaves a share of at least ``floor``.
         """
         left = np.stack([curves.still_followed(tidy, self.grid) for tidy in self.tidy])
         short = np.flatnonzero((left < floor).any(axis=0))
@@ -165,7 +161,7 @@ class TwoArms:
         """Compare the arms by one measure.
 
         Args:
-            measure: which.
+            measure: the measure.
             confidence: of the interval.
             allowed: the bias that the interval allows for, in standard deviations of the outcome within arms.
         """
@@ -197,7 +193,7 @@ class TwoArms:
         )
 
     def _measure(self, measure: Measure) -> tuple[curves.Curve, float, Callable[[FloatArray], float]]:
-        """The measure of an arm's cells, the end of its range, and the variance of a person's outcome."""
+        """Return a measure of an arm's cells, the end of its range, and a person's outcome's variance."""
         if measure is Measure.rmst:
             mean = partial(curves.restricted_mean, grid=self.grid)
             return mean, self.grid.horizon - self.grid.start, partial(curves.spread_of_times, grid=self.grid)
@@ -213,12 +209,12 @@ class TwoArms:
         return self._measure(measure)[1]
 
     def variances(self, measure: Measure) -> tuple[float, float]:
-        """Return the variance of a measure in each arm, by sampling and noise together."""
-        found = []
+        """Return the variance of a measure in each arm, of sampling and noise together."""
+        by_arm = []
         for arm, (tidy, slope) in enumerate(zip(self.tidy, self.slopes(measure), strict=True)):
             sampling = float(curves.sampled(slope[None], tidy, self.grid)[0, 0])
-            found.append(sampling + max(float(slope @ self.cells.part(arm) @ slope), 0.0))
-        return found[0], found[1]
+            by_arm.append(sampling + max(float(slope @ self.cells.part(arm) @ slope), 0.0))
+        return by_arm[0], by_arm[1]
 
     def slopes(self, measure: Measure) -> list[FloatArray]:
         """Return the gradient of a measure by the cells of each arm, at tidied counts."""
@@ -229,10 +225,10 @@ class TwoArms:
         return self._measure(measure)[0]
 
     def curve_errors(self) -> tuple[FloatArray, FloatArray]:
-        """Return the covariance of both curves at all intervals, and what is added to its variances.
+        """Return the covariance of both curves at all intervals, and an addition to its variances.
 
-        That is two more events in each arm, of the most at risk so far: a curve without events so far has no sampling
-        variance of its own.
+        The addition is for two more events in each arm, of the most at risk so far: a curve without events so far has
+        no sampling variance.
         """
         steps, grid = self.grid.intervals, self.grid
         slopes = [curves.gradient(partial(curves.survival, grid=grid), tidy) for tidy in self.tidy]
@@ -247,12 +243,12 @@ class TwoArms:
         return covariance, 2 / np.concatenate(most) ** 2
 
     def noise_of(self, function: curves.Curve, cells: FloatArray) -> float:
-        """Return the variance, by noise, of a function of both arms' cells, at these."""
+        """Return the variance by noise of a function of both arms' cells, linearised at these cells."""
         slope = curves.gradient(function, cells)
         return max(float(slope @ self.cells.noise @ slope), 0.0)
 
     def pieces(self, cells: FloatArray) -> LogRankTerms:
-        """Return the terms of the log-rank test of both arms' cells, as far as people are seen."""
+        """Return the terms of the log-rank test in the intervals where people are seen."""
         arms = cells.reshape(*cells.shape[:-1], ARMS, self.grid.cells)
         return LogRankTerms(
             np.moveaxis(curves.events(arms, self.grid)[..., 0, : self.seen], -2, 0),
@@ -260,19 +256,19 @@ class TwoArms:
         )
 
     def grid_bracket(self) -> tuple[float, float] | None:
-        """Return bounds on the difference of risks without a grid, if noise had told the truth.
+        """Return bounds on the difference of risks by exact times instead of intervals, noise aside.
 
-        All of an interval's censored people are put before its events and who enters behind them, or the other way
+        All of an interval's censored people are put before its events and those who enter after them, or the other way
         round. None where events compete.
         """
         if self.grid.kinds > 1:
             return None
         ends = []
         for tidy in self.tidy:
-            found, lost = curves.events(tidy, self.grid)[0], curves.censored(tidy, self.grid)
+            events, lost = curves.events(tidy, self.grid)[0], curves.censored(tidy, self.grid)
             risk = curves.at_risk(tidy, self.grid)
-            first = np.prod(1 - found / np.maximum(np.maximum(risk - lost, found), curves.LEAST))
-            last = np.prod(1 - found / np.maximum(risk + curves.late(tidy, self.grid), curves.LEAST))
+            first = np.prod(1 - events / np.maximum(np.maximum(risk - lost, events), curves.LEAST))
+            last = np.prod(1 - events / np.maximum(risk + curves.late(tidy, self.grid), curves.LEAST))
             ends.append((1 - float(last), 1 - float(first)))
         (control_low, control_high), (treated_low, treated_high) = ends
         return treated_low - control_high, treated_high - control_low
@@ -294,9 +290,9 @@ class LogRankTerms:
     @property
     def variance(self) -> float:
         """Hypergeometric variance of the excess, corrected for events at the same time."""
-        found, total = self.events.sum(axis=0), self.at_risk.sum(axis=0)
-        ties = np.clip((total - found) / np.maximum(total - 1, 1.0), 0.0, 1.0)
-        return float((found * self.at_risk.prod(axis=0) / total**2 * ties).sum())
+        events, total = self.events.sum(axis=0), self.at_risk.sum(axis=0)
+        ties = np.clip((total - events) / np.maximum(total - 1, 1.0), 0.0, 1.0)
+        return float((events * self.at_risk.prod(axis=0) / total**2 * ties).sum())
 
     @property
     def sides(self) -> tuple[FloatArray, FloatArray]:
@@ -307,13 +303,13 @@ class LogRankTerms:
 
 
 def banded(raw: FloatArray, covariance: FloatArray, more: FloatArray, seen: int, confidence: float) -> Bands:
-    """Return both arms' curves, which never rise, with bands that hold together.
+    """Return both arms' curves, which never rise, with simultaneous bands.
 
     Args:
         raw: shape (2, J).
         covariance: of both curves, controls first, shape (2 J, 2 J).
-        more: what is added to its variances, shape (2 J,).
-        seen: in how many intervals from the first on people are seen.
+        more: an addition to its variances, shape (2 J,).
+        seen: number of intervals from the first on in which people are seen.
         confidence: of the bands.
     """
     steps = raw.shape[1]
@@ -327,10 +323,7 @@ def banded(raw: FloatArray, covariance: FloatArray, more: FloatArray, seen: int,
 
 
 def critical(covariance: FloatArray, errors: FloatArray, confidence: float) -> float:
-    """Return the quantile of the largest deviation of a normal vector.
-
-    Each entry is in units of its error.
-    """
+    """Return the quantile of the largest absolute entry of a normal vector, over its errors."""
     if not len(errors):
         return 0.0
     values, vectors = np.linalg.eigh(covariance)

@@ -1,7 +1,7 @@
-"""Make the people of a study of times whom a plan speaks of, from public facts.
+"""Make the planning population of a study of times from public facts.
 
-Events and losses come at constant rates: those of the risk and the share lost that ``expect`` states. What noise will
-hide of so many people is told from the same facts.
+Events and losses come at constant rates, by the risk and the share lost that ``expect`` states. The number of people
+that noise would hide follows from the same facts.
 """
 
 from __future__ import annotations
@@ -26,93 +26,94 @@ from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 
 def counted_kinds(study: SurvivalStudy) -> list[int]:
     """Return the places of the kinds of events that a question counts, from 1."""
-    named = {name for one in study.outcomes for name in one.of}
+    named = {name for outcome in study.outcomes for name in outcome.of}
     return [place for place, kind in enumerate(study.kinds, 1) if kind[0] in named]
 
 
 def people_of_times(study: SurvivalStudy, stand_in: StandIn, count: int, sample: int | None) -> MemoryEnclave:
     """Return people of a study.
 
-    Subgroups are of one size, and so are more than two arms. Each kind of event that a question counts has the risk
-    that is expected, as if there were no other. Where the study adjusts, who has a higher outcome by covariates and
-    chance has a later first kind of event. Where people may enter late, half of them do, evenly until the last horizon.
+    Subgroups have equal sizes, and so have arms beside the reference. Each kind of event that a question counts has the
+    expected risk, as if there were no other. Where the study adjusts, people with a higher outcome by covariates and
+    chance have a later first kind of event. Where people may enter late, half of them do, evenly until the last
+    horizon.
 
     Args:
-        study: the study, which says what is expected of all arms until the last horizon.
-        stand_in: says the share of those who are in no reference arm.
-        count: how many.
-        sample: which, by chance as real ones are; None: quasi-random ones.
+        study: the study, with the risk and the share lost that are expected until the last horizon.
+        stand_in: with the share of people outside the reference arm.
+        count: number of people.
+        sample: the seed of a random sample; None: quasi-random people.
     """
     arms, kinds = len(study.arm_names), counted_kinds(study)
     after, first = len(blocks(study.bounded.questions[0])) + 3 if study.covariates else 0, study.outcomes[0]
-    drawn = chances(count, 3 + len(kinds) + (first.entry is not None), sample, after)
-    own = drawn[:, : 3 + len(kinds)]
-    late, losses, group = own[:, [1, *range(4, own.shape[1])]], own[:, 2], own[:, 3] * len(study.groups)
-    t = np.where(own[:, 0] < stand_in.treated, 1 + (own[:, 0] / stand_in.treated * (arms - 1)), 0).astype(np.uint8)
-    made, x = dict[str, FloatArray | ByteArray](), np.empty((count, 0))
+    numbers = chances(count, 3 + len(kinds) + (first.entry is not None), sample, after)
+    late, losses = numbers[:, [1, *range(4, 3 + len(kinds))]], numbers[:, 2]
+    rank, group = numbers[:, 0], numbers[:, 3] * len(study.groups)
+    t = np.where(rank < stand_in.treated, 1 + (rank / stand_in.treated * (arms - 1)), 0).astype(np.uint8)
+    arrays, x = dict[str, FloatArray | ByteArray](), np.empty((count, 0))
     if study.covariates:
-        # An outcome's own mean and deviation are no facts of times.
+        # A stated mean and deviation do not describe times.
         normal = stand_in.model_copy(update={"deviation": None, "mean": None})
         rows = people(study.bounded.questions[0], normal, count, study.estimator.trial, sample=sample)
         t = np.where(rows.t != 0, 1 + np.arange(count) % (arms - 1), 0).astype(np.uint8)
         late[np.argsort(rows.u, kind="stable"), 0] = (np.arange(count) + 0.5) / count
-        made["x"] = x = rows.x
+        arrays["x"] = x = rows.x
     length = study.horizons[-1] - first.landmark
     time, place = _first(late, losses, study.expect, length)
     if first.entry is not None:
-        # Events and losses come at constant rates, so from any time of entry as from the start.
-        made["e"] = first.landmark + length * np.maximum(2 * drawn[:, -1] - 1, 0.0)
-        time = time + made["e"]
+        # At constant rates, times from entry have the law of times from the start.
+        arrays["e"] = first.landmark + length * np.maximum(2 * numbers[:, -1] - 1, 0.0)
+        time = time + arrays["e"]
     k = np.array([0, *kinds], dtype=np.uint8)[place]
     whole = group.astype(np.int64)
     g = (whole * study.censoring.groups + strata_of_people(study, x, group - whole)).astype(np.uint8)
-    found = MemoryEnclave([{**made, "t": t, "u": time, "k": k, "g": g, "h": ranks(count)}])
-    found.save(ICC, np.array([assumed_icc(study.clusters, stand_in)]))
-    return found
+    enclave = MemoryEnclave([{**arrays, "t": t, "u": time, "k": k, "g": g, "h": ranks(count)}])
+    enclave.save(ICC, np.array([assumed_icc(study.clusters, stand_in)]))
+    return enclave
 
 
 def strata_of_people(study: SurvivalStudy, x: FloatArray, chance: FloatArray) -> IntArray:
     """Return each person's combination of levels, by which censoring may differ.
 
-    It is counted as ``stages.strata_of_rows`` counts it within a subgroup. Levels of a covariate are her own, so that
-    strata follow treatment as it does; others come by chance.
+    It is numbered as by ``releases.strata_of_rows`` within a subgroup. Levels of a covariate are the person's own, so
+    that strata depend on treatment as it does; levels of other columns are random.
 
     Args:
         study: the study.
         x: covariates, shape (n, d).
         chance: numbers between 0 and 1, shape (n,).
     """
-    censoring, found = study.censoring, np.zeros(len(chance), dtype=np.int64)
+    censoring, strata = study.censoring, np.zeros(len(chance), dtype=np.int64)
     if not censoring.by:
-        return found
+        return strata
     rows = study.bounded.questions[0]
-    factor, kept = scale(rows), {block.name: block.start for block in blocks(rows)}
+    factor, columns = scale(rows), {block.name: block.start for block in blocks(rows)}
     for name, column in censoring.by.items():
-        levels, first = censoring.levels(name), kept.get(name)
+        levels, first = censoring.levels(name), columns.get(name)
         if first is None:
             usual = levels - (column.nulls is Missing.indicator)
             chance = chance * (len(column.expected) if isinstance(column, CategoricalCovariate) else usual)
-            own = chance.astype(np.int64)
-            chance = chance - own
+            level = chance.astype(np.int64)
+            chance = chance - level
         elif isinstance(column, CategoricalCovariate):
-            own = x[:, first : first + levels].argmax(axis=1)
+            level = x[:, first : first + levels].argmax(axis=1)
         elif name in censoring.classes:
             begins = np.empty(len(censoring.classes[name]))
             rescale(on_scale(np.array(censoring.classes[name]), column), column.on_scale, factor, out=begins)
-            own = np.searchsorted(begins, x[:, first], side="right")
+            level = np.searchsorted(begins, x[:, first], side="right")
         else:
-            own = (x[:, first] > 0).astype(np.int64)
-        found = found * levels + own
-    return found
+            level = (x[:, first] > 0).astype(np.int64)
+        strata = strata * levels + level
+    return strata
 
 
 def _first(events: FloatArray, losses: FloatArray, expect: Expected, horizon: float) -> tuple[FloatArray, ByteArray]:
-    """Return each person's time and the place of her event from 1, 0 where she is lost first; both shape (n,).
+    """Return each person's time and first event's place from 1, 0 if lost before; both shape (n,).
 
     Args:
-        events: where she stands among all by the time of each event, in (0, 1), shape (n, events).
-        losses: likewise by that of her loss, shape (n,).
-        expect: how many have an event, or are lost, until the horizon.
+        events: rank of the time of each event among all people, in (0, 1), shape (n, events).
+        losses: rank of the time of loss, shape (n,).
+        expect: the risk and the share lost until the horizon.
         horizon: the horizon.
     """
     at = np.log1p(-events) / math.log1p(-expect.risk) * horizon
@@ -123,31 +124,25 @@ def _first(events: FloatArray, losses: FloatArray, expect: Expected, horizon: fl
 
 @dataclass(frozen=True)
 class FewestFollowed:
-    """Numbers of people of an arm who must be followed to the horizon to be seen.
+    """Numbers of people of an arm who must be followed to the horizon to be seen despite noise.
 
-    ``everybody``: of all units; ``subgroup``: of one subgroup.
+    ``all_units``: of all units; ``subgroup``: of one subgroup.
     """
 
-    everybody: float
+    all_units: float
     subgroup: float
 
 
 def fewest_followed(study: SurvivalStudy, units: int) -> FewestFollowed:
-    """Return how many people of an arm must be followed so that noise does not hide them.
+    """Return how many people of an arm must be followed to the horizon so that they are seen.
 
-    They are followed to the horizon.
-
-    The noise is that of the study's own cells, whose law is public: no row is read.
-
-    Args:
-        study: the study.
-        units: n.
+    The law of the noise on the study's cells is public: no row is read. ``units``: n.
     """
     sizes = Sizes(units=units, train=units, estimation=units)
-    rows = JointCells.read(np.zeros(grid_of(study, units).numbers), study, sizes).asked(study)
-    everybody = max(one.both.fewest_followed for one in rows if one.group is None)
-    subgroup = max((one.both.fewest_followed for one in rows if one.group is not None), default=everybody)
-    return FewestFollowed(everybody, subgroup)
+    rows = JointCells.read(np.zeros(grid_of(study, units).numbers), study, sizes).contrasts(study)
+    all_units = max(row.both.fewest_followed for row in rows if row.group is None)
+    subgroup = max((row.both.fewest_followed for row in rows if row.group is not None), default=all_units)
+    return FewestFollowed(all_units, subgroup)
 
 
 def noise_at_risk(study: SurvivalStudy, sizes: Sizes) -> float:

@@ -4,16 +4,16 @@ With f a measure of an arm's curve, h the arm's cells and n its people, a person
 
     z[arm, cell] = f(h) + n df/dh[cell],
 
-one of as many known numbers as there are cells: the infinitesimal jackknife (``survival::pseudo`` in R uses it for
-exact data). Given covariates its mean is f of such people, whatever the released curve of events says, as long as the
-released curve of censoring is right; ``lost_error`` says how far off it may be. Where censoring may depend on strata
-each stratum of an arm has a table of its own. The outcomes are then adjusted for covariates as any others are:
+a known number of each cell: the infinitesimal jackknife (``survival::pseudo`` in R uses it for exact data). Given
+covariates its mean is f of such people, for any released curve of events, if the released curve of censoring is right;
+``lost_error`` is the variance of its error. Where censoring may depend on strata each stratum of an arm has its own
+table. The outcomes are then adjusted for covariates like any others:
 
     1  cells of all people, on a share of the budget                                           (``releases.py``)
     2  of each subgroup, arm and question: a public table of outcomes by cell                        (this file)
     3  the five releases of a table by regression, of these outcomes                              (``adjust/``)
 
-The interval is that of the adjustment, and allows beside it for errors of the released curves of censoring. Proofs:
+The interval is that of the adjustment, with an allowance for errors of the released curves of censoring. Proofs:
 ``docs/proofs/survival.md``, sections 8 and 12.
 """
 
@@ -46,11 +46,11 @@ from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.estimate.times import curves
 from causalveil.tasks.estimate.times.answers import (
     RowAdjusted,
+    grid_details,
     group_curves,
     of_one_outcome,
     of_the_end,
-    of_the_grid,
-    people_told,
+    units_by_arm,
 )
 from causalveil.tasks.estimate.times.curves import SLOT, Grid
 from causalveil.tasks.estimate.times.effects import TwoArms
@@ -66,26 +66,27 @@ from causalveil.tasks.estimate.times.releases import (
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 
-# A table of one number alone has no range to divide by.
+# The least range of outcomes, as a divisor where all are equal.
 LEAST_RANGE = 1e-9
 
 
 @dataclass(frozen=True)
 class TimesOutcomes:
-    """Outcomes that released cells make of each question, and how far they are right.
+    """Outcomes of each question, made of released cells, and their errors.
 
     Attributes:
         grid: of all cells.
         parts: by subgroup and question, its cells until it ends.
         strata: of censoring, by subgroup and question.
-        table: by subgroup, question, stratum as released, arm and cell; each subgroup's of a question in [-1, 1].
-        half: half the range that it is scaled from, shape (groups, questions).
-        weights: of people by cell, of the same shape as ``table``; those of a subgroup's question add up to 1.
-        told: whether both arms are seen, and followed until the question ends, shape (groups, questions, arms); of the
-            reference whether any other arm is.
-        followed: the least share that censoring leaves until then, over arms and strata, shape (groups, questions).
-        lost_error: the largest variance of the logarithm of the released curve of censoring, of the shape of ``told``.
-        own_error: the variance of the question's own value in an arm, likewise.
+        table: by subgroup, question, released stratum, arm and cell, scaled to [-1, 1] by subgroup and question.
+        half: half the range before scaling, shape (groups, questions).
+        weights: shares of people by cell, of the same shape as ``table``; they add up to 1 by subgroup and question.
+        resolved: whether both arms are seen and followed until the question ends, shape (groups, questions, arms); of
+            the reference whether any other arm is.
+        followed: the least share not censored until then, over arms and strata, shape (groups, questions).
+        lost_error: the largest variance of the logarithm of the released curve of censoring, in the shape of
+            ``resolved``.
+        own_error: the variance of the question's value in an arm, in the same shape.
     """
 
     grid: Grid
@@ -94,37 +95,36 @@ class TimesOutcomes:
     table: FloatArray
     half: FloatArray
     weights: FloatArray
-    told: BoolArray
+    resolved: BoolArray
     followed: FloatArray
     lost_error: FloatArray
     own_error: FloatArray
 
     @property
     def by_cell(self) -> FloatArray:
-        """Outcomes of people by their cell, shape (cells of all, questions).
+        """Outcomes by the numbers of ``Grid.cell``, shape (all cells, questions).
 
-        Cells are counted as by ``Grid.cell``. Who is not eligible is in no subgroup; her outcomes are in no sum.
+        The last rows are of ineligible people, who are in no subgroup and no sum.
         """
-        own = np.moveaxis(self.table, 1, -1).reshape(self.grid.numbers, -1)
-        return np.concatenate([own, np.zeros((self.grid.arms * self.grid.cells, own.shape[1]))])
+        outcomes = np.moveaxis(self.table, 1, -1).reshape(self.grid.numbers, -1)
+        return np.concatenate([outcomes, np.zeros((self.grid.arms * self.grid.cells, outcomes.shape[1]))])
 
     def units_of(self, study: SurvivalStudy) -> FloatArray:
-        """Return what 1 of each outcome is in each subgroup, in half spans; 0 where nothing is told.
+        """Return the unit of each outcome by subgroup, in half spans, shape (questions, groups).
 
-        Shape (questions, groups).
+        It is 0 where no arm is resolved.
         """
-        spans = np.array([one.span / 2 for one in study.questions])
-        return np.asarray((self.half * self.told.any(axis=-1) / spans).T)
+        spans = np.array([question.span / 2 for question in study.questions])
+        return np.asarray((self.half * self.resolved.any(axis=-1) / spans).T)
 
 
 def times_outcomes(study: SurvivalStudy, cells: JointCells) -> TimesOutcomes:
-    """Make the tables of all questions' outcomes of released cells; reads no row."""
-    grid, questions = cells.grid, study.questions
-    groups, many = len(study.groups), grid.strata_of_group
-    table = np.zeros((groups, len(questions), many, grid.arms, grid.cells))
+    """Make the tables of all questions' outcomes from released cells; no row is read."""
+    grid, questions, groups = cells.grid, study.questions, len(study.groups)
+    table = np.zeros((groups, len(questions), grid.strata_of_group, grid.arms, grid.cells))
     weights, half, followed = np.zeros_like(table), np.ones(table.shape[:2]), np.ones(table.shape[:2])
     shape = (groups, len(questions), grid.arms)
-    told, lost, own = np.ones(shape, dtype=np.bool_), np.zeros(shape), np.zeros(shape)
+    resolved, lost, own = np.ones(shape, dtype=np.bool_), np.zeros(shape), np.zeros(shape)
     parts, strata = list[tuple[QuestionCells, ...]](), list[tuple[tuple[Stratum, ...], ...]]()
     for group in range(groups):
         ends = [_ended(study, cells, group, place) for place in range(len(questions))]
@@ -134,25 +134,27 @@ def times_outcomes(study: SurvivalStudy, cells: JointCells) -> TimesOutcomes:
             at = group, place
             for arm in range(1, grid.arms):
                 whole = cells.two_arms(cells.members(group), arm, part)
-                each = [whole] if len(pooled) == 1 else [cells.two_arms(one.places, arm, part) for one in pooled]
-                ends_there = [both.followed_to(study.censoring.floor) == part.grid.intervals for both in each]
-                told[(*at, arm)] = all(ends_there)
-                # The reference stands beside every arm; its own numbers are read beside the first.
+                pairs = [whole]
+                if len(pooled) > 1:
+                    pairs = [cells.two_arms(stratum.places, arm, part) for stratum in pooled]
+                floor, last = study.censoring.floor, part.grid.intervals
+                resolved[(*at, arm)] = all([both.followed_to(floor) == last for both in pairs])
+                # The reference is in the comparison of every arm; its numbers are read in the first.
                 for side, own_arm in ((1, arm), *([(0, 0)] if arm == 1 else [])):
                     own[(*at, own_arm)] = whole.variances(question.measure)[side]
-                    people = np.array([float(both.tidy[side].sum()) for both in each])
-                    for one, both, share in zip(pooled, each, people / people.sum(), strict=True):
-                        places = [spot - group * many for spot in one.places]
+                    people = np.array([float(both.tidy[side].sum()) for both in pairs])
+                    for stratum, both, share in zip(pooled, pairs, people / people.sum(), strict=True):
+                        places = [spot - group * grid.strata_of_group for spot in stratum.places]
                         table[(*at, places, own_arm)] = values_by_cell(both, question.measure, side, part)
-                        summed = cells.counts[list(one.places), own_arm].sum(axis=0)
+                        summed = cells.counts[list(stratum.places), own_arm].sum(axis=0)
                         weights[(*at, places[0], own_arm)] = curves.tidied(summed, grid)
                         lost[(*at, own_arm)] += share**2 * lost_error(both, side)
                         left = float(curves.still_followed(both.tidy[side], part.grid)[-1])
-                        followed[at] = min(followed[at], left if both.seen == part.grid.intervals else 0.0)
-            told[(*at, 0)] = told[(*at, slice(1, None))].any()
-            table[at], half[at] = _scaled(table[at], told[at])
+                        followed[at] = min(followed[at], left if both.seen == last else 0.0)
+            resolved[(*at, 0)] = resolved[(*at, slice(1, None))].any()
+            table[at], half[at] = _scaled(table[at], resolved[at])
             weights[at] /= weights[at].sum()
-    return TimesOutcomes(grid, tuple(parts), tuple(strata), table, half, weights, told, followed, lost, own)
+    return TimesOutcomes(grid, tuple(parts), tuple(strata), table, half, weights, resolved, followed, lost, own)
 
 
 def _ended(
@@ -161,26 +163,23 @@ def _ended(
     """Return the cells of a question until it ends, and the strata of censoring of a subgroup until then."""
     question = study.questions[place]
     strata = pool_strata(study, cells, group, cells.last_of(study, question))
-    last = cells.last_of(study, question, [one.places for one in strata])
+    last = cells.last_of(study, question, [stratum.places for stratum in strata])
     return QuestionCells.of(question, study, cells.grid, last), strata
 
 
 def values_by_cell(both: TwoArms, measure: Measure, side: int, part: QuestionCells) -> FloatArray:
-    """Return an arm's outcomes by cell of the whole grid.
-
-    It is f(h) + n df/dh of the question's cell that a cell is part of.
-    """
+    """Return an arm's outcomes by cell of the whole grid: f(h) + n df/dh of the question's cell."""
     function, tidy = both.function(measure), both.tidy[side]
     values = float(function(tidy)) + float(tidy.sum()) * curves.gradient(function, tidy)
     return np.asarray(values[part.sums.argmax(axis=0)])
 
 
-def _scaled(raw: FloatArray, told: BoolArray) -> tuple[FloatArray, float]:
+def _scaled(raw: FloatArray, resolved: BoolArray) -> tuple[FloatArray, float]:
     """Return outcomes of all arms in [-1, 1] and half their range.
 
-    It is that of the arms that are told: outcomes of an arm without units at risk at the horizon have no bound.
+    The range is that of resolved arms: outcomes of an arm without units at risk at the horizon have no bound.
     """
-    chosen = raw[:, told] if told.any() else raw
+    chosen = raw[:, resolved] if resolved.any() else raw
     low, high = float(chosen.min()), float(chosen.max())
     half = max((high - low) / 2, LEAST_RANGE)
     return np.clip((raw - low) / half - 1.0, -1.0, 1.0), half
@@ -200,12 +199,10 @@ def _log_followed(cells: FloatArray, grid: Grid) -> FloatArray:
 
 
 def times_recipe(study: SurvivalStudy, sizes: Sizes | None) -> TableRecipe:
-    """Return every draw of the adjustment.
-
-    The cells leave it all but their share of the budget.
+    """Return every draw of the adjustment, on the budget without the cells' share.
 
     Raises:
-        StudyError: a budget that cannot be divided exactly, or more subgroups than it can serve.
+        StudyError: the budget cannot be divided exactly, or there are more subgroups than it can serve.
     """
     return joint_recipe(study.bounded, sizes, {SLOT.name: cells_share(study)})
 
@@ -213,15 +210,14 @@ def times_recipe(study: SurvivalStudy, sizes: Sizes | None) -> TableRecipe:
 def known_scales(outcomes: TimesOutcomes, scales: JointScales) -> JointScales:
     """Return the first joint release, with each outcome's histogram by the cells.
 
-    The cells tell it with little noise; its own would hide a rare event whose outcomes lie in several cells.
+    Cells have little noise; the release's own would hide a rare event whose outcomes lie in several cells.
     """
     questions = []
-    for group, (own, units) in enumerate(zip(scales.questions, scales.units, strict=True)):
+    for group, (rows, units) in enumerate(zip(scales.questions, scales.units, strict=True)):
         by_cell = zip(outcomes.table[group], outcomes.weights[group], strict=True)
-        shares = [_histogram(*each) for each in by_cell]
-        questions.append(
-            tuple(tuple(_known(one, units, side) for side in row) for one, row in zip(shares, own, strict=True))
-        )
+        shares = [_histogram(*cells) for cells in by_cell]
+        pairs = zip(shares, rows, strict=True)
+        questions.append(tuple(tuple(_known(histogram, units, side) for side in row) for histogram, row in pairs))
     return replace(scales, questions=tuple(questions))
 
 
@@ -232,18 +228,18 @@ def _histogram(table: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def _known(shares: FloatArray, units: int, scales: ReleasedScales) -> ReleasedScales:
-    """Return a question's first release with this histogram of its outcome."""
+    """Return a question's first release with a given histogram of its outcome."""
     return replace(scales, outcome=shares, cells_sd=np.append(scales.cells_sd[:-1], 1 / units))
 
 
 def times_outcomes_stage(study: SurvivalStudy, sizes: Sizes, released: FloatArray) -> TimesOutcomes:
-    """Make the tables of all questions' outcomes of the released numbers; reads no row."""
+    """Make the tables of all questions' outcomes from the released numbers; no row is read."""
     with one_thread():
         return times_outcomes(study, JointCells.read(released, study, sizes))
 
 
 def people_of(enclave: Enclave, outcomes: TimesOutcomes) -> Pieces:
-    """Return all units with the outcomes that public tables give them, a piece a segment."""
+    """Return all units with their outcomes by public tables, one piece by segment."""
     units, by_cell, grid = sum(map(len, enclave.hashes())), outcomes.by_cell, outcomes.grid
 
     def rows(index: int) -> CellRows:
@@ -263,18 +259,18 @@ def times_parts(
 ) -> list[Part]:
     """Return every answer of the table with its errors, in units of its question.
 
-    ``units``: of the data; ``clustered``: of a study with clusters, what is possible of each sampling variance.
+    ``units``: of the data; ``clustered``: of a study with clusters, the possible values of each sampling variance.
     """
     groups, arms = study.groups, study.arm_names
     units_error = scales.count_sd * math.sqrt(len(arms)) / np.array(scales.units)
     if not study.where and study.subgroups is None:
         units_error[:] = 0.0
 
-    def in_its_units(part: Part, row: Sequence[FiveReleases] | None) -> Part:
+    def in_question_units(part: Part, row: Sequence[FiveReleases] | None) -> Part:
         if row is None:
             return part
         group, arm = groups.index(part.group), arms.index(part.arm)
-        if not outcomes.told[group, part.outcome, arm]:
+        if not outcomes.resolved[group, part.outcome, arm]:
             return Part(
                 part.outcome, part.group, part.arm, False, 0.0, 0.0, 0.0, 0.0, 0.0, None, hidden=Code.too_few_followed
             )
@@ -282,11 +278,11 @@ def times_parts(
         factor = half / (study.questions[part.outcome].span / 2)
         error = None if part.error is None else part.error * factor
         lost = sum(
-            float(outcomes.lost_error[group, part.outcome, one])
-            * (float((moved**2).mean()) + float(outcomes.own_error[group, part.outcome, one]))
-            for one, moved in _means_moved(row, arm, half).items()
+            float(outcomes.lost_error[group, part.outcome, place])
+            * (float((moved**2).mean()) + float(outcomes.own_error[group, part.outcome, place]))
+            for place, moved in _means_moved(row, arm, half).items()
         )
-        # A mean over people of whom noise alone tells how many there are is off by the same part.
+        # A mean over a noisy number of people has the same relative error.
         lost += (units_error[group] * part.value * factor) ** 2
         return replace(
             part,
@@ -299,26 +295,23 @@ def times_parts(
             clustered=None if part.clustered is None else part.clustered.times(factor**2),
         )
 
-    return parts_of(study.bounded, asked, scales, units, in_its_units, clustered)
+    return parts_of(study.bounded, asked, scales, units, in_question_units, clustered)
 
 
 def _means_moved(row: Sequence[FiveReleases], arm: int, half: float) -> dict[int, FloatArray]:
-    """Return by how much adjusting moves the mean of the reference, and of an arm, by draw of the posterior."""
+    """Return the change of the means of the reference and of an arm by adjusting, by posterior draw."""
     if len(row) == 1:
-        found = moved_means(row[0], half)
-        return {0: found[:, 0], 1: found[:, 1]}
-    # Of more than two arms a side has its own arm for the treated.
-    return {one: moved_means(row[one], half)[:, TWO_ARMS - 1] for one in (0, arm)}
+        moved = moved_means(row[0], half)
+        return {0: moved[:, 0], 1: moved[:, 1]}
+    # With more than two arms, the treated of a side are its own arm.
+    return {side: moved_means(row[side], half)[:, TWO_ARMS - 1] for side in (0, arm)}
 
 
-def moved_means(asked: FiveReleases, half: float) -> FloatArray:
-    """Return how far adjustment moves the means of controls and treated.
-
-    It is by draw of the posterior, shape (K, 2).
-    """
-    learnt, arms = asked.second, asked.found_scales.arms
-    by_arm = np.einsum("ktj,kj->kt", learnt.draws.slopes, learnt.draws.apart) * (arms.spread * half)
-    lean_treated, lean_controls = learnt.lean
+def moved_means(question: FiveReleases, half: float) -> FloatArray:
+    """Return the change of controls' and treated means by adjusting, by draw, shape (K, 2)."""
+    fit, arms = question.second, question.found_scales.arms
+    by_arm = np.einsum("ktj,kj->kt", fit.draws.slopes, fit.draws.apart) * (arms.spread * half)
+    lean_treated, lean_controls = fit.lean
     return np.asarray(np.stack([lean_controls * by_arm[:, 1], -lean_treated * by_arm[:, 0]], axis=1))
 
 
@@ -331,32 +324,29 @@ def times_findings(
     scales: JointScales,
     clustered: ClusteredVariances | None = None,
 ) -> Findings:
-    """Read every adjusted answer, and curves of the arms as they are, off all releases.
-
-    No row is read.
-    """
+    """Return every adjusted answer, and unadjusted curves of the arms; no row is read."""
     bounded = study.bounded
     with one_thread():
         cells = JointCells.read(released, study, sizes)
         parts = times_parts(study, outcomes, asked, scales, sizes.units, clustered)
         balance = balance_of(bounded, asked)
-        drawn = group_curves(study, cells)
+        figures = group_curves(study, cells)
         answers, calibration = calibrate(bounded, parts, table(bounded, parts))
         rows = tuple(_row(study, cells, outcomes, asked, *each) for each in zip(parts, answers, strict=True))
-    texts = [pooled_words(study, own[0]) for own in outcomes.strata]
-    floor, strata = study.censoring.floor, [own[0] for own in outcomes.strata]
-    enough = min(cells.followed_to(floor, one.places) for own in strata for one in own)
+    texts = [pooled_words(study, group_strata[0]) for group_strata in outcomes.strata]
+    floor, strata = study.censoring.floor, [group_strata[0] for group_strata in outcomes.strata]
+    enough = min(cells.followed_to(floor, stratum.places) for group_strata in strata for stratum in group_strata)
     details: dict[str, float | int | str | bool] = {
-        **of_the_grid(cells, enough),
+        **grid_details(cells, enough),
         **simultaneous(len(answers)),
-        **people_told(study, cells),
+        **units_by_arm(study, cells),
         **_strata_told(study, strata, texts),
     }
     lost = _lost(study, dict.fromkeys(name for _, columns in texts for name in columns))
     open_to = not_covered(bounded, asked, calibration.mean is not None)
     if study.clusters is not None:
         open_to = (*open_to, limit(Code.clusters_in_curves, column=study.clusters.column))
-    found = Findings(
+    findings = Findings(
         answers=rows,
         confidence=study.confidence,
         covers=covered(study, rows),
@@ -364,12 +354,12 @@ def times_findings(
         not_covered=(*open_to, *lost, *of_the_end(study, cells.grid)),
         balance=balance,
         calibration=calibration,
-        curves=drawn,
-        clusters=clusters_statement(study, parts, [one.label for one in study.questions]),
+        curves=figures,
+        clusters=clusters_statement(study, parts, [question.label for question in study.questions]),
     )
     if not study.asks_one:
-        return found
-    return of_one_outcome(study, found, _first_row(study, cells, outcomes, asked, rows[0]))
+        return findings
+    return of_one_outcome(study, findings, _first_row(study, cells, outcomes, asked, rows[0]))
 
 
 def _row(
@@ -380,51 +370,48 @@ def _row(
     part: Part,
     answer: Answer,
 ) -> Answer:
-    """Return an answer by the name of its question, with both arms' values and when it ends.
-
-    Values over several subgroups are not told.
-    """
+    """Return an answer by the name of its question, with its end, and both arms' values in a subgroup."""
     question = study.questions[part.outcome]
     answer = answer.model_copy(update={"outcome": question.label, "measure": question.measure})
     if part.group not in study.groups:
         return answer
     group, arm = study.groups.index(part.group), study.arm_names.index(part.arm)
-    one = cells.contrast(question, group, arm, outcomes.parts[group][part.outcome])
-    span, own = one.both.span(question.measure), asked[group]
+    contrast = cells.contrast(question, group, arm, outcomes.parts[group][part.outcome])
+    span, questions = contrast.both.span(question.measure), asked[group]
     moved = 0.0
-    if own is not None:
+    if questions is not None:
         half = float(outcomes.half[group, part.outcome])
-        moved = float(_means_moved(own[part.outcome], arm, half)[0].mean())
-    control = one.both.contrast(question.measure, study.confidence, 0.0).control + moved
+        moved = float(_means_moved(questions[part.outcome], arm, half)[0].mean())
+    control = contrast.both.contrast(question.measure, study.confidence, 0.0).control + moved
     control = min(max(control, 0.0), span)
-    known = {"values": (control, min(max(control + (answer.estimate or 0.0), 0.0), span))}
-    if one.restricted_to is None:
-        return answer.model_copy(update=known)
+    updates = {"values": (control, min(max(control + (answer.estimate or 0.0), 0.0), span))}
+    if contrast.restricted_to is None:
+        return answer.model_copy(update=updates)
     within = {
         key: Limits(lower=max(ends.lower, -span), upper=min(ends.upper, span))
         for key in ("interval", "simultaneous")
         if (ends := getattr(answer, key)) is not None
     }
-    return answer.model_copy(update={**known, **within, "restricted_to": one.restricted_to})
+    return answer.model_copy(update={**updates, **within, "restricted_to": contrast.restricted_to})
 
 
 def _strata_told(
     study: SurvivalStudy, strata: Sequence[Sequence[Stratum]], texts: Sequence[tuple[list[str], list[str]]]
 ) -> dict[str, int | str]:
-    """Return the details on strata of censoring of the first question, by subgroup where there are several."""
-    found: dict[str, int | str] = {}
+    """Return details on strata of censoring of the first question, by subgroup if there are several."""
+    details: dict[str, int | str] = {}
     if not study.censoring.by:
-        return found
-    for label, own, (said, _) in zip(study.groups, strata, texts, strict=True):
-        of = "" if study.subgroups is None else f"[{label}]"
-        found[f"strata{of}"] = len(own)
-        if said:
-            found[f"pooled_strata{of}"] = "; ".join(said)
-    return found
+        return details
+    for label, group_strata, (texts_of_group, _) in zip(study.groups, strata, texts, strict=True):
+        suffix = "" if study.subgroups is None else f"[{label}]"
+        details[f"strata{suffix}"] = len(group_strata)
+        if texts_of_group:
+            details[f"pooled_strata{suffix}"] = "; ".join(texts_of_group)
+    return details
 
 
 def _lost(study: SurvivalStudy, pooled: Iterable[str]) -> tuple[Limit, ...]:
-    """Return within what losses may not depend on when the event would come."""
+    """Return the assumption on losses: within which levels they may not depend on the event's time."""
     groups = [] if study.subgroups is None else [f"a level of '{study.subgroups.name}'"]
     by = [_levels_of(study, name) for name in study.censoring.by]
     named = (*groups, *(f"the levels of {by[0]}", *by[1:])) if by else tuple(groups)
@@ -438,8 +425,8 @@ def _lost(study: SurvivalStudy, pooled: Iterable[str]) -> tuple[Limit, ...]:
 
 
 def _levels_of(study: SurvivalStudy, name: str) -> str:
-    """Return a column of ``censoring.by``, with where its classes begin if it is a number."""
-    classes = ", ".join(f"{one:g}" for one in study.censoring.classes.get(name, ()))
+    """Return a column of ``censoring.by``, with the lower bounds of its classes if it is a number."""
+    classes = ", ".join(f"{start:g}" for start in study.censoring.classes.get(name, ()))
     return f"'{name}' (classes from {classes})" if classes else f"'{name}'"
 
 
@@ -450,7 +437,7 @@ def _first_row(
     asked: Asked,
     answer: Answer,
 ) -> RowAdjusted:
-    """Return what is said of the first question's adjustment, of two arms over all units."""
+    """Return the first question's adjustment, of two arms over all units."""
     question = study.questions[0]
     crude = cells.contrast(question, 0, 1, outcomes.parts[0][0]).both.contrast(question.measure, study.confidence, 0.0)
     details: dict[str, float | int | str | bool] = {
@@ -462,13 +449,14 @@ def _first_row(
     }
     if asked[0] is None:
         return RowAdjusted(AS_THEY_ARE, {**details, "features": 0, "curves": "none"}, ())
-    one = asked[0][0][0]
-    law = one.law
-    done = answer.confounding or confounding(study.bounded, one.public, law.adjusted_share, one.left_out, law.explained)
+    fit = asked[0][0][0]
+    law = fit.law
+    beyond = fit.public, law.adjusted_share, fit.left_out, law.explained
+    statement = answer.confounding or confounding(study.bounded, *beyond)
     details |= {
         "confounding_adjusted_for": law.adjusted_share,
-        "features": one.refit_asked.count,
-        "curves": ", ".join(curve_names(one.public, one.second.features)) or "none",
+        "features": fit.refit_asked.count,
+        "curves": ", ".join(curve_names(fit.public, fit.second.features)) or "none",
     }
-    covers = limit(Code.noise_of_models), limit(Code.censoring_curves), *covers_unseen(one.public)
-    return RowAdjusted(done, details, covers)
+    covers = limit(Code.noise_of_models), limit(Code.censoring_curves), *covers_unseen(fit.public)
+    return RowAdjusted(statement, details, covers)

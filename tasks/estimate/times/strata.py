@@ -1,7 +1,7 @@
-"""Curves with bands and the log-rank test of both arms, in one stratum or within several.
+"""Compute curves with bands and the log-rank test of both arms, in one stratum or within several.
 
-An arm's curve is the mean of its strata's curves by their numbers of people, so that nothing of one stratum is
-compared with another's arm: ``docs/proofs/survival.md``, section 11.
+An arm's curve is the mean of its strata's curves weighted by their numbers of people, so that arms are compared only
+within strata: ``docs/proofs/survival.md``, section 11.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 
 @dataclass(frozen=True)
 class TimesShown:
-    """Facts about times that figures of curves show.
-
-    They are the horizon, its unit, the origin of times, and each kind of events.
-    """
+    """Facts for figures of curves: horizon, its unit, origin of times, and each kind of events."""
 
     horizon: float
     unit: str | None
@@ -53,66 +50,63 @@ class Strata:
 
     @classmethod
     def of(cls, both: TwoArms) -> Strata:
-        """Return the one stratum of a study whose arms are compared as a whole."""
+        """Return the single stratum of a study without strata."""
         return cls((both,), (1,))
 
     @property
     def weights(self) -> FloatArray:
-        """The share of the people whom each stratum has, shape (strata,)."""
+        """The share of people in each stratum, shape (strata,)."""
         return np.array(self.units) / sum(self.units)
 
     @property
     def one_grid(self) -> bool:
-        """Return whether all strata have the same intervals, so that curves can be averaged."""
+        """True if all strata have the same intervals, so that curves can be averaged."""
         first = self.both[0].grid.ends
-        return all(np.array_equal(one.grid.ends, first) for one in self.both)
+        return all(np.array_equal(arms.grid.ends, first) for arms in self.both)
 
     @property
     def seen(self) -> int:
-        """In how many intervals from the first on people of both arms are seen in every stratum."""
-        return min(one.seen for one in self.both)
+        """Number of intervals from the first on in which every stratum sees people of both arms."""
+        return min(arms.seen for arms in self.both)
 
     @property
     def all_seen(self) -> bool:
-        """Return whether people of both arms are seen to the horizon in every stratum."""
-        return all(one.seen == one.grid.intervals for one in self.both)
+        """True if people of both arms are seen to the horizon in every stratum."""
+        return all(arms.seen == arms.grid.intervals for arms in self.both)
 
     def contrast(self, measure: Measure, confidence: float, allowed: float) -> Compared:
         """Compare the arms by one measure.
 
-        Of a stratum where nobody is seen at the horizon nothing is known but the range of its effect: the interval
-        allows for either end of it. Arguments as of ``TwoArms.contrast``.
+        In a stratum where nobody is seen at the horizon only the range of the effect is known: the interval allows for
+        either end of it. Arguments as of ``TwoArms.contrast``.
         """
-        found = [one.contrast(measure, confidence, allowed) for one in self.both]
-        told = [(weight, one) for weight, one in zip(self.weights, found, strict=True) if not one.whole_range]
-        span, seen = self.both[0].span(measure), math.fsum(weight for weight, _ in told)
-        estimate = math.fsum(weight * one.estimate for weight, one in told)
-        sampling = math.fsum(weight**2 * one.sampling for weight, one in told)
-        noise = math.fsum(weight**2 * one.noise for weight, one in told)
-        # Biases may all point one way, so they add up.
-        bias = math.fsum(weight * one.bias for weight, one in told) + (1 - seen) * span
-        half = Noise(math.sqrt(noise)).critical(1 - confidence, bias, sampling) if told else span
+        compared = [arms.contrast(measure, confidence, allowed) for arms in self.both]
+        resolved = [(w, stratum) for w, stratum in zip(self.weights, compared, strict=True) if not stratum.whole_range]
+        span, seen = self.both[0].span(measure), math.fsum(w for w, _ in resolved)
+        estimate = math.fsum(w * stratum.estimate for w, stratum in resolved)
+        sampling = math.fsum(w**2 * stratum.sampling for w, stratum in resolved)
+        noise = math.fsum(w**2 * stratum.noise for w, stratum in resolved)
+        # Biases may all have one sign, so they add up.
+        bias = math.fsum(w * stratum.bias for w, stratum in resolved) + (1 - seen) * span
+        half = Noise(math.sqrt(noise)).critical(1 - confidence, bias, sampling) if resolved else span
         return Compared(
-            treated=math.fsum(weight * one.treated for weight, one in told) / seen if told else 0.0,
-            control=math.fsum(weight * one.control for weight, one in told) / seen if told else 0.0,
+            treated=math.fsum(w * stratum.treated for w, stratum in resolved) / (seen or 1.0),
+            control=math.fsum(w * stratum.control for w, stratum in resolved) / (seen or 1.0),
             estimate=estimate,
             lower=max(estimate - half, -span),
             upper=min(estimate + half, span),
             sampling=sampling,
             noise=noise,
             bias=bias,
-            whole_range=not told,
+            whole_range=not resolved,
         )
 
-    def curves(self, shown: TimesShown, confidence: float, names: tuple[str, str]) -> Curves:
-        """Return both arms' mean curves with simultaneous bands, and people at risk.
-
-        All strata must have one grid.
-        """
+    def curves(self, times: TimesShown, confidence: float, names: tuple[str, str]) -> Curves:
+        """Return both arms' mean curves with simultaneous bands, and people at risk, on one grid."""
         grid, bands = self.both[0].grid, self.bands(confidence)
         rising = self._mean(partial(curves.incidence, grid=grid))
-        people = np.sum([one.at_risk for one in self.both], axis=0)
-        errors = np.sqrt(np.sum([one.at_risk_error**2 for one in self.both], axis=0))
+        people = np.sum([arms_of_stratum.at_risk for arms_of_stratum in self.both], axis=0)
+        errors = np.sqrt(np.sum([arms_of_stratum.at_risk_error**2 for arms_of_stratum in self.both], axis=0))
         arms = [
             ArmCurve(
                 arm=name,
@@ -121,7 +115,7 @@ class Strata:
                 upper=_figures(bands.upper[arm]),
                 incidence={
                     label: _figures(np.clip(curves.never_falling(row), 0, 1))
-                    for label, row in zip(shown.events, rising[arm], strict=True)
+                    for label, row in zip(times.events, rising[arm], strict=True)
                 },
                 at_risk=_figures(np.maximum(people[arm], 0.0)),
                 at_risk_error=_figures(errors[arm]),
@@ -129,7 +123,7 @@ class Strata:
             for arm, name in enumerate(names)
         ]
         return Curves(
-            **vars(shown),
+            **vars(times),
             landmark=grid.start,
             times=_figures(grid.ends),
             arms=(arms[0], arms[1]),
@@ -139,46 +133,45 @@ class Strata:
         )
 
     def bands(self, confidence: float) -> Bands:
-        """Return the mean curves of both arms with bands that hold together."""
-        parts = [(weight**2, *one.curve_errors()) for weight, one in zip(self.weights, self.both, strict=True)]
-        covariance = np.sum([square * one for square, one, _ in parts], axis=0)
-        more = np.sum([square * one for square, _, one in parts], axis=0)
+        """Return the mean curves of both arms with simultaneous bands."""
+        parts = [(weight**2, *arms.curve_errors()) for weight, arms in zip(self.weights, self.both, strict=True)]
+        covariance = np.sum([square * matrix for square, matrix, _ in parts], axis=0)
+        more = np.sum([square * matrix for square, _, matrix in parts], axis=0)
         raw = self._mean(partial(curves.survival, grid=self.both[0].grid))
         return banded(raw, covariance, more, self.seen, confidence)
 
     def _mean(self, curve: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """Return a curve of both arms, by the strata's numbers of people, arms first."""
-        found = [curve(one.cells.counts) for one in self.both]
-        return np.asarray(np.tensordot(self.weights, np.array(found), axes=1))
+        """Return a curve of both arms, arms first, as the mean over strata."""
+        by_stratum = [curve(arms.cells.counts) for arms in self.both]
+        return np.asarray(np.tensordot(self.weights, np.array(by_stratum), axes=1))
 
     def log_rank(self, confidence: float) -> LogRank | None:
-        """Test within strata whether the events that count come alike in both arms.
+        """Test within strata whether events have the same hazards in both arms.
 
-        Beside it is Mantel and Haenszel's ratio of hazards within strata.
-
-        None where people are seen in no interval of any stratum.
+        With it comes Mantel and Haenszel's ratio of hazards within strata. None where people are seen in no interval of
+        any stratum.
         """
-        told = [one for one in self.both if one.seen > 0]
-        if not told:
+        visible = [arms for arms in self.both if arms.seen > 0]
+        if not visible:
             return None
-        tidy = [np.concatenate(one.tidy) for one in told]
-        raw = [one.pieces(one.cells.counts.reshape(-1)) for one in told]
-        smooth = [one.pieces(cells) for one, cells in zip(told, tidy, strict=True)]
-        spread = math.fsum(one.variance for one in smooth)
-        noise = _sum(told, tidy, lambda one: lambda cells: one.pieces(cells).excess)
-        statistic = math.fsum(float(one.excess) for one in raw) / math.sqrt(max(spread + noise, curves.LEAST))
+        tidy = [np.concatenate(arms.tidy) for arms in visible]
+        raw = [arms.pieces(arms.cells.counts.reshape(-1)) for arms in visible]
+        smooth = [arms.pieces(cells) for arms, cells in zip(visible, tidy, strict=True)]
+        spread = math.fsum(terms.variance for terms in smooth)
+        noise = _noise_of_sum(visible, tidy, lambda arms: lambda cells: arms.pieces(cells).excess)
+        statistic = math.fsum(float(terms.excess) for terms in raw) / math.sqrt(max(spread + noise, curves.LEAST))
         sides, errors, totals = [], [], []
         for arm in range(ARMS):
-            sides.append(math.fsum(float(one.sides[arm]) for one in raw))
-            errors.append(_sum(told, tidy, partial(_side, arm)))
-            totals.append(max(math.fsum(float(one.sides[arm]) for one in smooth), curves.LEAST))
+            sides.append(math.fsum(float(terms.sides[arm]) for terms in raw))
+            errors.append(_noise_of_sum(visible, tidy, partial(_side, arm)))
+            totals.append(max(math.fsum(float(terms.sides[arm]) for terms in smooth), curves.LEAST))
         if any(side <= SEEN_DEVIATIONS * math.sqrt(error) for side, error in zip(sides, errors, strict=True)):
             return LogRank(statistic)
 
-        def log_ratio(one: TwoArms) -> curves.Curve:
-            return lambda cells: one.pieces(cells).sides[1] / totals[1] - one.pieces(cells).sides[0] / totals[0]
+        def log_ratio(arms: TwoArms) -> curves.Curve:
+            return lambda cells: arms.pieces(cells).sides[1] / totals[1] - arms.pieces(cells).sides[0] / totals[0]
 
-        noise = _sum(told, tidy, log_ratio)
+        noise = _noise_of_sum(visible, tidy, log_ratio)
         half = -float(ndtri((1 - confidence) / 2)) * math.sqrt(spread / (totals[0] * totals[1]) + noise)
         ratio = sides[1] / sides[0]
         if half > math.log(MOST_RATIO):
@@ -186,16 +179,18 @@ class Strata:
         return LogRank(statistic, ratio, ratio * math.exp(-half), ratio * math.exp(half))
 
 
-def _side(arm: int, one: TwoArms) -> curves.Curve:
-    """Return an arm's events, weighted by the other's share of those at risk, as a function of a stratum's cells."""
-    return lambda cells: one.pieces(cells).sides[arm]
+def _side(arm: int, arms: TwoArms) -> curves.Curve:
+    """Return one of ``LogRankTerms.sides`` as a function of a stratum's cells."""
+    return lambda cells: arms.pieces(cells).sides[arm]
 
 
-def _sum(told: Sequence[TwoArms], tidy: Sequence[FloatArray], of: Callable[[TwoArms], curves.Curve]) -> float:
-    """Return the variance, by noise, of a sum of functions of the strata's cells, whose noises are independent."""
-    return math.fsum(one.noise_of(of(one), cells) for one, cells in zip(told, tidy, strict=True))
+def _noise_of_sum(
+    strata: Sequence[TwoArms], tidy: Sequence[FloatArray], function_of: Callable[[TwoArms], curves.Curve]
+) -> float:
+    """Return the variance by noise of a sum of functions of the strata's cells."""
+    return math.fsum(arms.noise_of(function_of(arms), cells) for arms, cells in zip(strata, tidy, strict=True))
 
 
 def _figures(values: FloatArray) -> tuple[float, ...]:
-    """Numbers of a figure: what is beyond six decimals is noise in any case."""
+    """Round numbers of a figure to six decimals, beyond which they are noise."""
     return tuple(np.round(values, 6).tolist())
