@@ -3,7 +3,7 @@
 - ``answers``: Turn answers with the parts of their error into intervals, ratios and calibrated answers.
 - ``clusters``: Estimate the correlation within clusters from one released number.
 - ``contrasts``: Combine rows of a table into contrasts and ratios, with intervals.
-- ``difference``: Differences of arm means where treatment is private, of a randomised trial or unadjusted.
+- ``difference``: Estimate differences of arm means where treatment is private, in a trial or unadjusted.
 - ``findings``: Assemble what a release holds of a table: answers, balance, gates, calibration.
 - ``interval``: Compute an estimate and its interval from released sums, for every estimator.
 - ``people``: Make the population that a plan speaks of, of public facts.

@@ -1,19 +1,19 @@
 """Compute an estimate and its interval from released sums, for every estimator.
 
 The interval covers sampling error and every draw of noise. An estimator's own module computes an :class:`Estimate` and
-calls :func:`assemble`, whose union bound over noise of the estimate and of its variance holds however the two depend on
-each other (``docs/proofs/ipw.md``, section 6).
+calls :func:`assemble`, whose union bound over noise of the estimate and of its variance holds for any dependence of the
+two (``docs/proofs/ipw.md``, section 6).
 
 Where a release has independent normal noise on the estimate and on the sampling variance, coverage is computed instead:
 
     E[2 Phi(z sqrt((noise + max(s + M, 0) + a m)/(noise + s))) - 1],  M ~ N(0, m^2), z the normal quantile,
 
-s the unknown sampling variance. The allowance is the least a >= 0 for which this is at least the confidence whatever s
-is (``docs/proofs/balancing.md``, section 4).
+s the unknown sampling variance. The allowance is the least a >= 0 for which this is at least the confidence for every s
+(``docs/proofs/balancing.md``, section 4).
 
-A bias that an interval allows for is c standard errors of sampling, and so is read off a noisy variance: where that
-comes out too small, noise takes the allowance too. With h(v) the critical value of a bias of c sqrt(v) beside N(0, v)
-and the estimate's noise,
+A bias that an interval allows for is c standard errors of sampling, computed from a noisy variance: where that is too
+small by noise, so is the bias. With h(v) the critical value of a bias of c sqrt(v) plus N(0, v) and the estimate's
+noise,
 
     E[P(|c sqrt(s) + N(0, s) + noise| <= h(max(s + M, 0) + a m))]
 
@@ -62,18 +62,16 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import L2Laplace, Mechanism
 
 NODES = 48
-# Sampling variances to look at, in deviations m of the noise in their estimate; beyond, the loss only shrinks.
+# Sampling variances to check, in deviations m of the noise in their estimate; beyond them coverage only rises.
 PLACES = np.concatenate([np.linspace(0.0, 6.0, 49), np.geomspace(6.5, 1e4, 40)])
 LARGEST = 4.0
 
 
 @lru_cache(maxsize=1024)
 def laplace_allowance(ratio: float, confidence: float) -> float:
-    """Compute the allowance for Laplace noise on the variance, rounded up to 1e-3.
+    """Compute the allowance for independent Laplace noises on estimate and variance, in 1e-3.
 
-    The noise on the estimate is Laplace as well, and independent of it.
-
-    The critical value is that of a normal and a Laplace error together; quadrature replaces the normal's.
+    The critical value is that of a normal plus a Laplace error, found by quadrature.
 
     Args:
         ratio: deviation m of the variance's noise over the noise variance of the estimate, > 0.
@@ -111,13 +109,13 @@ def _least(enough: Callable[[float], bool]) -> float:
 def laplace_tails(distance: FloatArray, deviation: FloatArray, scale: float) -> FloatArray:
     """Return P(E > distance) elementwise, E a normal plus Laplace noise (Reed 2006).
 
-    The normal has a deviation above 0, the Laplace noise this scale.
+    ``deviation`` of the normal is above 0, ``scale`` is that of the Laplace noise.
     """
     z, a = distance / deviation, deviation / scale
     above = np.exp(log_ndtr(z - a) + a * a / 2 - a * z)
     below = np.exp(log_ndtr(-z - a) + a * a / 2 + a * z)
-    found: FloatArray = ndtr(-z) + (above - below) / 2
-    return found
+    tails: FloatArray = ndtr(-z) + (above - below) / 2
+    return tails
 
 
 @lru_cache(maxsize=1)
@@ -131,8 +129,6 @@ def laplace_rule() -> tuple[FloatArray, FloatArray]:
 def allowance(ratio: float, confidence: float) -> float:
     """Return the least a, in deviations of the variance's noise, rounded up to 1e-3.
 
-    It is 0 if there is no noise in the variance.
-
     Args:
         ratio: deviation m of the variance's noise over the noise variance of the estimate, >= 0.
         confidence: the level, in [0.5, 1).
@@ -144,10 +140,7 @@ def allowance(ratio: float, confidence: float) -> float:
 
 
 def least_coverage(a: float, ratio: float, quantile: float) -> float:
-    """Return the least coverage over possible sampling variances, with an allowance of ``a``.
-
-    ``a`` is in deviations of the noise in the variance.
-    """
+    """Return the least coverage over sampling variances, with an allowance ``a``."""
     nodes, weights = normal_rule()
     # In units of m: the estimate's noise variance is 1/ratio.
     noise, true = 1 / ratio, PLACES[:, None]
@@ -173,8 +166,8 @@ def allowance_beside(ratio: float, confidence: float, bias: float, laplace: bool
     Args:
         ratio: deviation m of the variance's noise over the noise variance of the estimate, > 0.
         confidence: the level, in [0.5, 1).
-        bias: c, what the estimate may be off by, in standard errors of sampling, >= 0.
-        laplace: whether both noises are Laplace noise, or else normal.
+        bias: c, the largest bias of the estimate, in standard errors of sampling, >= 0.
+        laplace: whether both noises are Laplace; else normal.
     """
     if bias == 0:
         return laplace_allowance(ratio, confidence) if laplace else allowance(ratio, confidence)
@@ -210,10 +203,7 @@ def _allowance(ratio: float, confidence: float, bias: float, laplace: bool) -> f
 
 
 def critical_values(tails: Tails, sampling: FloatArray, error: float, bias: float) -> FloatArray:
-    """Return h with P(|c sqrt(v) + N(0, v) + noise| > h) = ``error`` for each v, by bisection.
-
-    The noise has a variance of 1.
-    """
+    """Return h with P(|c sqrt(v) + N(0, v) + noise of variance 1| > h) = ``error`` for each v."""
     deviation, off = np.sqrt(sampling), bias * np.sqrt(sampling)
     low, high = np.zeros(len(sampling)), np.sqrt(1 + sampling) / math.sqrt(error) + off
     for _ in range(HALVINGS):
@@ -224,15 +214,15 @@ def critical_values(tails: Tails, sampling: FloatArray, error: float, bias: floa
 
 
 def _normal_tails(distance: FloatArray, deviation: FloatArray) -> FloatArray:
-    """P(E > distance), E a normal of this deviation plus normal noise of variance 1."""
-    found: FloatArray = ndtr(-distance / np.sqrt(1 + deviation**2))
-    return found
+    """Return P(E > distance), E a normal of this deviation plus normal noise of variance 1."""
+    tails: FloatArray = ndtr(-distance / np.sqrt(1 + deviation**2))
+    return tails
 
 
-# What an interval of a noisy estimate covers; without noise the first alone, and without noise on a released variance
-# the first two.
-# Of details: as many units of equal weight as tell as much, of survey weights.
+# Key of details with survey weights: the number of units of equal weight with the same variance.
 EFFECTIVE = "effective_units"
+# Sources of error that the interval of a noisy estimate covers; without noise the first alone, and without noise on a
+# released variance the first two.
 NOISY = (limit(Code.sampling), limit(Code.noise_of_estimate), limit(Code.noise_of_variance))
 # The share of 1 - confidence that goes to the noise in the sampling variance.
 VARIANCE_SHARE = 0.1
@@ -240,7 +230,7 @@ VARIANCE_SHARE = 0.1
 
 @lru_cache(maxsize=32)
 def _gamma_rule(shape: float) -> tuple[FloatArray, FloatArray]:
-    """Gauss-Laguerre nodes and shares of a Gamma(shape, 1) expectation."""
+    """Return Gauss-Laguerre nodes and shares of a Gamma(shape, 1) expectation."""
     nodes, shares = roots_genlaguerre(96, shape - 1)
     return nodes, shares / shares.sum()
 
@@ -289,10 +279,7 @@ class Noise:
         return self.scale * (1.0 if self.mixing is None else math.sqrt(2 * self.mixing))
 
     def tail(self, distance: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
-        """Return P(E > distance) for E = N(0, sampling_variance) + factor * noise.
-
-        The two are independent, and the noise is that along a unit direction.
-        """
+        """Return P(E > distance), E = N(0, sampling_variance) + independent factor * noise."""
         if self.mixing is None or self.scale * factor == 0:
             deviation = math.hypot(math.sqrt(sampling_variance), self.scale * factor)
             return float(ndtr(-distance / deviation)) if deviation > 0 else (0.0 if distance >= 0 else 1.0)
@@ -319,9 +306,7 @@ class Noise:
         return sum(self.tail(distance + side, sampling_variance, factor) for side in (-bias, bias))
 
     def critical(self, error: float, bias: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
-        """Return the least h with P(|b + E| > h) <= ``error`` for all b in [-bias, bias].
-
-        The error is above 0 and at most 1/2.
+        """Return the least h with P(|b + E| > h) <= ``error`` <= 1/2 for all b in [-bias, bias].
 
         Armstrong and Kolesár 2018: below ``bias`` plus the two-sided quantile, since one error cannot lie
         on both sides. The worst b is at an end, for E is symmetric and unimodal.
@@ -333,7 +318,7 @@ class Noise:
         def excess(h: float) -> float:
             return self.outside(h, bias, sampling_variance, factor) - error
 
-        # A bias that rounding swallows leaves no sign to bracket by; either end is right then, the further one safe.
+        # A bias lost in rounding leaves no change of sign to bracket; the further end is safe.
         if excess(plain) <= 0 or excess(plain + bias) >= 0:
             return plain + bias
         return float(brentq(excess, plain, plain + bias, xtol=max(1e-12 * (plain + bias), math.ulp(0.0))))
@@ -341,7 +326,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Findings:
-    """A table of answers, as an estimator found it, in outcome units.
+    """A table of answers by an estimator, in outcome units.
 
     Attributes:
         answers: the rows.
@@ -350,13 +335,13 @@ class Findings:
         details: by name.
         not_covered: sources of error that no interval covers.
         balance: of covariates that were adjusted for.
-        benchmarks: what each covariate explains of the headline answer's outcome and of treatment.
-        gates: those that were declared.
-        calibration: by negative controls; None where there are none.
+        benchmarks: how much each covariate explains of the headline answer's outcome and of treatment.
+        gates: results of the declared gates.
+        calibration: by negative controls; None without them.
         curves: of times to an event, by subgroup and arm.
-        cells: the noisy numbers that all else is read off, of times of arms as they are.
+        cells: released numbers of an unadjusted study of times, from which all else follows.
         clusters: the correlation within clusters of each answer; None without clusters.
-        contrasts: of the rows, where the study asks for some.
+        contrasts: of the rows.
     """
 
     answers: tuple[Answer, ...]
@@ -399,7 +384,7 @@ class Findings:
             noise_error=math.sqrt(variance.noise),
             sampling_error=math.sqrt(variance.sampling),
             bias=interval.bias,
-            values=means_if_consistent(value, [float(one) for one in sides if isinstance(one, float | int)]),
+            values=means_if_consistent(value, [float(mean) for mean in sides if isinstance(mean, float | int)]),
         )
         return cls(
             answers=(answer,),
@@ -421,15 +406,15 @@ class Findings:
 
     @property
     def interval(self) -> Interval:
-        """The headline's interval, with what it speaks of.
+        """The headline's interval, with the sources of error that it covers.
 
         Raises:
             ValueError: a gate withholds it.
         """
-        found = interval_from(self.headline, self.confidence, self.covers)
-        if found is None:
+        interval = interval_from(self.headline, self.confidence, self.covers)
+        if interval is None:
             raise ValueError("a gate withholds the headline")
-        return found
+        return interval
 
     @property
     def variance(self) -> Variance:
@@ -439,7 +424,7 @@ class Findings:
 
     @property
     def confounding(self) -> ConfoundingStatement | None:
-        """The statement on what was done about confounding of the headline."""
+        """The confounding statement of the headline."""
         return self.headline.confounding
 
     def fields(self, study: TableStudy) -> dict[str, Any]:
@@ -464,10 +449,7 @@ class Findings:
 
 
 def means_if_consistent(estimate: float, means: Sequence[float]) -> tuple[float, float] | None:
-    """Return the means of the reference and the arm where their difference is the estimate.
-
-    None elsewhere.
-    """
+    """Return the means of reference and arm if their difference is the estimate; else None."""
     if len(means) < 2:
         return None
     control, treated = means
@@ -477,22 +459,25 @@ def means_if_consistent(estimate: float, means: Sequence[float]) -> tuple[float,
 
 @dataclass(frozen=True)
 class Estimate:
-    """A noisy estimate before its interval: all in outcome units.
+    """A noisy estimate before its interval, in outcome units.
 
-    ``variance`` is the released sampling variance, possibly below 0; ``noise`` and ``variance_noise`` say by
-    how much one unit of :class:`Noise` moves the estimate and the variance. ``drowned``: a denominator was
-    clamped, so the numbers say nothing. ``excess`` is added to the noise variance then. No population has a
-    sampling variance above ``largest_variance``, so its upper bound need not go beyond it. ``allowance``, where it
-    was computed (``tasks/estimate/interval.py``), takes the place of the union bound: deviations of the
-    variance's noise. ``bias``: what the estimate may be off by on average, in standard errors of sampling
-    (``tasks/estimate/interval.py``); ``offset``: what it may be off by besides, in outcome units.
+    Attributes:
+        value: the estimate.
+        variance: the released sampling variance, possibly below 0.
+        noise, variance_noise: change of estimate and variance by one unit of :class:`Noise`.
+        clamped: whether a denominator was clamped, so that the numbers carry no information.
+        excess: addition to the noise variance where a denominator was clamped.
+        largest_variance: of any population, beyond which no upper bound goes.
+        allowance: in deviations of the variance's noise, where computed; it takes the place of the union bound.
+        bias: largest bias of the estimate, in standard errors of sampling.
+        offset: largest further bias, in outcome units.
     """
 
     value: float
     variance: float
     noise: float
     variance_noise: float
-    drowned: bool = False
+    clamped: bool = False
     excess: float = 0.0
     largest_variance: float = math.inf
     allowance: float | None = None
@@ -503,7 +488,7 @@ class Estimate:
 def around(value: float, half: float, confidence: float, bounds: tuple[float, float] | None) -> tuple[float, Interval]:
     """Return the estimate and its interval, both cut to the declared range ``bounds`` if any.
 
-    The truth lies in the range, so moving the estimate to its nearest point brings it no further away.
+    The truth lies in the range, so moving the estimate to its nearest point does not increase the error.
     """
     low, high = value - half, value + half
     if bounds is not None:
@@ -533,10 +518,10 @@ def assemble(
     """Return estimate, interval, variances, and the interval's bound on the sampling variance.
 
     The sampling variance enters by its upper confidence bound at beta = (1 - confidence)/10, the error of the
-    estimate at 1 - confidence - beta: by the union bound the interval errs at most 1 - confidence of the
-    time, up to the normal approximation of the sampling error, however the two noises depend on each other.
-    An estimate whose two noises are independent brings an allowance instead, which is narrower. A bias is allowed for
-    at the upper bound of the sampling variance (:meth:`Noise.critical`).
+    estimate at 1 - confidence - beta: by the union bound the interval errs with probability at most 1 - confidence, up
+    to the normal approximation of the sampling error, for any dependence of the two noises. With independent noises an
+    allowance takes its place, which is narrower. A bias is allowed for at the upper bound of the sampling variance
+    (:meth:`Noise.critical`).
 
     Args:
         estimate: the noisy estimate.
@@ -552,7 +537,7 @@ def assemble(
     upper = min(upper, estimate.largest_variance)
     bias = estimate.bias * math.sqrt(upper) + estimate.offset
     half = noise.critical(alpha - beta, bias, upper, estimate.noise)
-    if estimate.drowned and bounds is not None:
+    if estimate.clamped and bounds is not None:
         half = math.inf
     value, interval = around(estimate.value, half, confidence, bounds)
     covers = NOISY if noise.scale > 0 else NOISY[:1]
@@ -561,43 +546,39 @@ def assemble(
     return value, interval, Variance(sampling=sampling, noise=noise_variance), upper
 
 
-# Of public weights that leave more than so much of what may confound, in deviations of the outcome, as is usual of
-# differences in covariates (Austin 2009).
+# The largest imbalance left by public weights that counts as adjusted, in deviations of the outcome; the usual bound on
+# standardised differences of covariates (Austin 2009).
 ENOUGH_LEFT = 0.1
 
 
 def partly_if_left(estimator: BaseModel, method: AdjustmentMethod, left: float) -> ConfoundingStatement:
-    """Return how far public weights adjust: in part where much imbalance is left.
+    """Return the confounding statement of public weights: in part where much imbalance is left.
 
     Args:
         estimator: settings of the study.
-        method: whose weights they are.
-        left: what they leave of the arms' differences, in standard deviations of the outcome.
+        method: of the weights.
+        left: the arms' remaining difference, in standard deviations of the outcome.
     """
     return unless_randomised(estimator, by(method, Shortfall.imbalance if left > ENOUGH_LEFT else None))
 
 
 def unless_randomised(estimator: BaseModel, done: ConfoundingStatement) -> ConfoundingStatement:
-    """Return what was done about confounding, or by which method in a declared trial."""
+    """Return the statement on confounding, in a declared trial that of a trial by this method."""
     return of_trial(done.method) if declares_randomised(estimator.model_dump()) else done
 
 
 def open_to(estimator: BaseModel, *otherwise: Limit) -> tuple[Limit, ...]:
-    """Return what no interval covers; in a declared trial, a lack of randomisation.
+    """Return the errors that no interval covers; in a declared trial, a lack of randomisation.
 
     Args:
         estimator: settings of the study.
-        otherwise: what is not covered where treatment was not randomised.
+        otherwise: errors that are not covered where treatment was not randomised.
     """
     return (limit(Code.not_randomised),) if declares_randomised(estimator.model_dump()) else otherwise
 
 
 def covers_imbalance(allowance: float = 1.0) -> Limit:
-    """Return which bias by imbalance an interval covers.
-
-    Args:
-        allowance: the declared factor on it.
-    """
+    """Return the bias by imbalance that an interval covers. ``allowance``: its declared factor."""
     return limit(Code.imbalance) if allowance == 1 else limit(Code.imbalance_times, factor=float(allowance))
 
 
@@ -609,7 +590,7 @@ def covering(interval: Interval, *more: Limit) -> Interval:
 def part_hidden(hidden: int, columns: int) -> float:
     """Return the part, 0 to 1, of the declared confounding that hidden columns may have.
 
-    Noise shows some columns by chance: where most are hidden, all are taken to be.
+    Noise leaves some columns visible by chance: where most are hidden, all count as hidden.
     """
     return 1.0 if hidden and 2 * hidden >= columns else math.sqrt(hidden / max(columns, 1))
 
@@ -617,14 +598,12 @@ def part_hidden(hidden: int, columns: int) -> float:
 def effect_in_twins(value: float, bias: float, square: float) -> float:
     """Return the least squared effect in differences of twins, for outcomes in [-1, 1].
 
-    Differences of twins hold it beside the variance.
-
-    An estimate that is off by a bias says so much less of twins, who are near each other: they would take off more
-    than they hold, and leave the variance too small.
+    Differences of twins contain it besides the variance. A biased estimate overstates it, which would leave the
+    variance too small, so the largest bias is subtracted first.
 
     Args:
         value: the estimate.
-        bias: what it may be off by, in standard errors of sampling.
-        square: the sampling variance before anything is taken off.
+        bias: its largest bias, in standard errors of sampling.
+        square: the sampling variance before the subtraction.
     """
     return max(min(abs(value), 2.0) - bias * math.sqrt(max(square, 0.0)), 0.0) ** 2

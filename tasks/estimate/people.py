@@ -90,32 +90,32 @@ def people(
         effect: of treatment, in deviations of the outcome within arms.
         uneven: whether each level has half as many people as the one before it, and a flag RARE of them.
     """
-    kept = blocks(study)
-    normal = _normal(count, len(kept) + 3, sample)
+    columns = blocks(study)
+    normal = _normal(count, len(columns) + 3, sample)
     common, alone = math.sqrt(stand_in.correlation), math.sqrt(1 - stand_in.correlation)
     z = common * normal[:, [0]] + alone * normal[:, 3:]
     x = np.zeros((count, dimension(study)))
     factor, spread = scale(study), SPREAD if stand_in.spread is None else stand_in.spread
-    for place, block in enumerate(kept):
-        own = z[:, place]
+    for place, block in enumerate(columns):
+        score = z[:, place]
         if isinstance(block.covariate, CategoricalCovariate) or block.covariate.codes is not None:
             slots = len(block.covariate.expected) if isinstance(block.covariate, CategoricalCovariate) else 2
-            level = np.searchsorted(_edges(slots, uneven), _uniform(own))
+            level = np.searchsorted(_edges(slots, uneven), _uniform(score))
             if isinstance(block.covariate, CategoricalCovariate):
                 x[np.arange(count), block.start + level] = factor
             else:
                 x[:, block.start] = np.where(level > 0, factor, -factor)
             # Within a level nobody differs in what is recorded.
             many = np.maximum(np.bincount(level, minlength=slots), 1)
-            z[:, place] = (np.bincount(level, own, minlength=slots) / many)[level]
+            z[:, place] = (np.bincount(level, score, minlength=slots) / many)[level]
         else:
             if skewed:
-                number = np.clip(spread * (np.exp(own) / LOG_NORMAL - 1 / spread), -1, 1)
+                number = np.clip(spread * (np.exp(score) / LOG_NORMAL - 1 / spread), -1, 1)
             else:
-                number, z[:, place] = _within(own, spread)
+                number, z[:, place] = _within(score, spread)
             x[:, block.start] = number * factor
     # Without covariates what they would explain is chance.
-    index = z.mean(axis=1) if kept else normal[:, 0]
+    index = z.mean(axis=1) if columns else normal[:, 0]
     index = index / index.std()
     # Of normal numbers whose means differ by so many deviations the log odds of an arm rise by as much per deviation.
     odds = 0.0 if randomised else stand_in.distance
@@ -158,7 +158,7 @@ def _outcomes(
     stand_in: StandIn,
     index: FloatArray,
     treated: ByteArray,
-    alone: FloatArray,
+    chance: FloatArray,
     effect: float = 0.0,
 ) -> FloatArray:
     """Make outcomes in [-1, 1] from an index, chance and an effect."""
@@ -166,11 +166,11 @@ def _outcomes(
     deviation = half / 2 if stand_in.deviation is None else stand_in.deviation
     explained = stand_in.explained
     # Treatment takes part of the index's variance out of the arms.
-    own = [index[treated == arm] for arm in (0, 1)]
+    by_arm = [index[treated == arm] for arm in (0, 1)]
     # Where few are treated, it may be that none of these people is.
-    within = sum(float(np.var(one)) * len(one) / len(index) for one in own if len(one))
+    within = sum(float(np.var(values)) * len(values) / len(index) for values in by_arm if len(values))
     # Of one unit in each arm the index varies within neither.
-    outcome = math.sqrt(explained / within if within > 0 else 0.0) * index + math.sqrt(1 - explained) * alone
+    outcome = math.sqrt(explained / within if within > 0 else 0.0) * index + math.sqrt(1 - explained) * chance
     outcome += effect * (treated - np.mean(treated))
     middle = 0.0 if stand_in.mean is None else (stand_in.mean - study.outcome.middle) / half
     return _in_range(outcome, min(max(middle, -1.0), 1.0), deviation / half, study.outcome.two_valued)
@@ -207,10 +207,10 @@ def _in_range(outcome: FloatArray, mean: float, deviation: float, two_valued: bo
         # Nor would one whose mean lies beside an end; one with a tail to the other side does.
         side, shape = (1.0 if mean < 0 else -1.0), (room / deviation) ** 2
         tail = gammaincinv(shape, np.clip(_uniform(side * outcome), 1e-12, 1 - 1e-12)) * deviation**2 / room
-        found: FloatArray = side * (tail - 1)
+        in_range: FloatArray = side * (tail - 1)
     else:
-        found = mean + outcome * deviation
-    return found.clip(-1, 1)
+        in_range = mean + outcome * deviation
+    return in_range.clip(-1, 1)
 
 
 def _edges(slots: int, uneven: bool) -> FloatArray:
@@ -220,8 +220,8 @@ def _edges(slots: int, uneven: bool) -> FloatArray:
     if slots == 2:
         return np.array([1 - RARE])
     shares = 0.5 ** np.arange(1, slots + 1)
-    found: FloatArray = np.cumsum(shares)[:-1] / shares.sum()
-    return found
+    edges: FloatArray = np.cumsum(shares)[:-1] / shares.sum()
+    return edges
 
 
 def enough(stand_in: StandIn, count: int) -> int:
@@ -255,8 +255,8 @@ def _intercept(log_odds: FloatArray, share: float) -> float:
 
 
 def _uniform(normal: FloatArray) -> FloatArray:
-    found: FloatArray = ndtr(normal)
-    return found
+    uniform: FloatArray = ndtr(normal)
+    return uniform
 
 
 def _normal(count: int, dimensions: int, sample: int | None) -> FloatArray:
@@ -264,8 +264,8 @@ def _normal(count: int, dimensions: int, sample: int | None) -> FloatArray:
     if sample is not None:
         return np.random.default_rng(sample).standard_normal((count, dimensions))
     steps = np.sqrt(np.array(_primes(dimensions), dtype=np.float64))
-    found: FloatArray = ndtri((np.outer(np.arange(1, count + 1), steps) % 1.0 * (1 - 2e-9)) + 1e-9)
-    return found
+    normal: FloatArray = ndtri((np.outer(np.arange(1, count + 1), steps) % 1.0 * (1 - 2e-9)) + 1e-9)
+    return normal
 
 
 def _primes(count: int) -> list[int]:
@@ -274,8 +274,8 @@ def _primes(count: int) -> list[int]:
     for number in range(2, int(math.sqrt(len(sieve))) + 1):
         if sieve[number]:
             sieve[number * number :: number] = False
-    found: list[int] = np.flatnonzero(sieve)[:count].tolist()
-    return found
+    primes: list[int] = np.flatnonzero(sieve)[:count].tolist()
+    return primes
 
 
 @dataclass(frozen=True)
@@ -355,16 +355,16 @@ def people_of(
         sample: which, by chance as real ones are; None: quasi-random ones.
         groups: how many subgroups have people.
     """
-    own = [people(one, stand_in, count, randomised, sample=sample) for one in study.questions]
-    t, arms = own[0].t.copy(), np.arange(1, len(study.arm_names))
+    by_question = [people(question, stand_in, count, randomised, sample=sample) for question in study.questions]
+    t, arms = by_question[0].t.copy(), np.arange(1, len(study.arm_names))
     if study.arms is not None and study.of_cohorts:
         arms = np.array([place for place, level in enumerate(study.arms.ordered) if str(level) in study.cohorts])
     t[t != 0] = arms[np.arange(int((t != 0).sum())) % len(arms)]
     # A few people of every subgroup in turn, since neighbours in the order are alike where they are quasi-random.
     g = (np.arange(count) % groups).astype(np.uint8)
-    u = np.column_stack([one.u for one in own])
+    u = np.column_stack([question.u for question in by_question])
     t = of_their_cohorts(study, t, u)
     weighted = {} if study.weights is None else {"w": even_weights(study.weights.share, count)}
-    found = MemoryEnclave([{"x": own[0].x, "t": t, "u": u, "g": g, "h": ranks(count), **weighted}])
-    found.save(ICC, np.array([assumed_icc(study.clusters, stand_in)]))
-    return found
+    enclave = MemoryEnclave([{"x": by_question[0].x, "t": t, "u": u, "g": g, "h": ranks(count), **weighted}])
+    enclave.save(ICC, np.array([assumed_icc(study.clusters, stand_in)]))
+    return enclave

@@ -9,14 +9,14 @@ of the variance that covariates leave of treatment (of an estimator's weight), m
 
 g the outcome's mean given covariates and arm, alpha the weight of a person (Chernozhukov, Cinelli, Newey, Sharma and
 Syrgkanis 2022; for one regression line Cinelli and Hazlett 2020). S^2/n is the sampling variance where residuals and
-weights are independent. An estimator that fits no g has what covariates explain in its variance: S is then too large,
-and the answer is on the safe side.
+weights are independent. The variance of an estimator without g includes what covariates explain: S is then too large,
+and the answer conservative.
 
-Benchmarks say how much of both a known covariate explains beyond all others. They are read off draws of what released
-moments leave possible of the arms' covariances G_t, slopes beta_t and distance D: with G = p G_1 + (1 - p) G_0 and
+Benchmarks state how much of both a known covariate explains beyond all others. They come from posterior draws, given
+released moments, of the arms' covariances G_t, slopes beta_t and distance D: with G = p G_1 + (1 - p) G_0 and
 c = p G_1 beta_1 + (1 - p) G_0 beta_0 the outcome keeps 1 - c'G^-1 c of its variance within arms, and treatment
-q - q^2 D'(G + q D D')^-1 D of q = p (1 - p). Squares of noisy numbers are too large on average, so nothing is read off
-moments themselves.
+q - q^2 D'(G + q D D')^-1 D of q = p (1 - p). Squares of noisy numbers are too large on average, so the moments
+themselves are not used.
 """
 
 from __future__ import annotations
@@ -44,23 +44,20 @@ from causalveil.tasks.estimate.adjust.five_releases import FiveReleases
 from causalveil.tasks.estimate.interval import EFFECTIVE, Findings
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
-# Ends and middle of what draws leave possible of a share.
+# Quantiles of the draws of a share.
 QUANTILES = (0.05, 0.5, 0.95)
-# The outcome keeps so much of its variance within arms.
+# The least share of the outcome's variance within arms that covariates leave.
 LEAST_LEFT = 0.01
 
 
 def extreme_value(effect: float, scale: float) -> float:
-    """Return the part of treatment's variance needed by a confounder that explains the outcome.
-
-    It explains all of the outcome's variance that is left.
-    """
+    """Return the R2_T that a confounder needs which explains all remaining outcome variance."""
     square = squared_ratio(effect, scale)
     return square / (1 + square)
 
 
 def largest_bias(scale: float, outcome: float, treatment: float) -> float:
-    """Return by how much a confounder of a given strength may move an effect, in outcome units.
+    """Return the largest bias by a confounder of a given strength, in outcome units.
 
     Args:
         scale: S.
@@ -89,26 +86,24 @@ def e_value(ratio: float) -> float:
 def robustness(
     estimate: float, interval: Limits, confidence: float, errors: tuple[float, float], units: float
 ) -> Robustness | None:
-    """Return how strong a confounder of one effect would have to be.
-
-    None without sampling variance.
+    """Return how strong a confounder of one effect must be; None without sampling variance.
 
     Args:
         estimate: in outcome units.
         interval: around it.
         confidence: of the interval.
         errors: standard errors of sampling and of noise.
-        units: the number of units whose sampling variance that is: of clustered units, as many independent ones.
+        units: the number of units of that sampling variance; of clustered units the number of independent ones.
     """
     sampling, noise = errors
     if sampling <= 0 or units <= 0:
         return None
     error = (interval.upper - interval.lower) / 2 / float(ndtri((1 + confidence) / 2))
-    # What the interval allows for beyond its noise: at least the sampling variance.
+    # The interval's variance beyond its noise, at least the sampling variance.
     upper = math.sqrt(units * max(sampling**2, error**2 - noise**2))
     scale = math.sqrt(units) * sampling
-    held = interval.lower <= 0 <= interval.upper
-    near = 0.0 if held else min(abs(interval.lower), abs(interval.upper))
+    covers_zero = interval.lower <= 0 <= interval.upper
+    near = 0.0 if covers_zero else min(abs(interval.lower), abs(interval.upper))
     return Robustness(
         scale=scale,
         upper=upper,
@@ -118,54 +113,53 @@ def robustness(
     )
 
 
-def with_robustness(study: TableStudy, found: Findings, units: int) -> tuple[Answer, ...]:
-    """Return the answers with how strong a confounder of each would have to be.
+def with_robustness(study: TableStudy, findings: Findings, units: int) -> tuple[Answer, ...]:
+    """Return the answers with the strength that a confounder of each would need.
 
-    Nothing is said in a declared trial, behind noise, and of an answer that a gate withholds.
+    It is left out in a declared trial, and of answers that noise hides or a gate withholds.
     """
     if declares_randomised(study.specification()["estimator"]):
-        return found.answers
-    return tuple(
-        one.model_copy(update={"robustness": _of_answer(one, found, _units_of(study, found, one, units))})
-        for one in found.answers
-    )
+        return findings.answers
+    values = [_of_answer(answer, findings, _units_of(study, findings, answer, units)) for answer in findings.answers]
+    pairs = zip(findings.answers, values, strict=True)
+    return tuple(answer.model_copy(update={"robustness": value}) for answer, value in pairs)
 
 
-def _of_answer(answer: Answer, found: Findings, units: float) -> Robustness | None:
-    errors = answer.sampling_error, answer.noise_error
-    if answer.interval is None or answer.estimate is None or not answer.stands or None in errors:
+def _of_answer(answer: Answer, findings: Findings, units: float) -> Robustness | None:
+    sampling, noise = answer.sampling_error, answer.noise_error
+    if answer.interval is None or answer.estimate is None or not answer.stands or sampling is None or noise is None:
         return None
-    return robustness(answer.estimate, answer.interval, found.confidence, (errors[0] or 0.0, errors[1] or 0.0), units)
+    return robustness(answer.estimate, answer.interval, findings.confidence, (sampling, noise), units)
 
 
-def _units_of(study: TableStudy, found: Findings, answer: Answer, units: int) -> float:
-    """Return how many units the sampling variance of an answer is of.
+def _units_of(study: TableStudy, findings: Findings, answer: Answer, units: int) -> float:
+    """Return the number of units behind the sampling variance of an answer.
 
-    Of a subgroup, and where not all are eligible, it is a released noisy number. Units of one cluster count as many as
-    tell as much and are independent.
+    Of a subgroup, and where not all are eligible, it is a released noisy number. Units in clusters count as the number
+    of independent units with the same variance.
     """
-    if found.clusters is not None:
-        people = {(one.outcome, one.group, one.arm): one.effective_people for one in found.clusters.answers}
+    if findings.clusters is not None:
+        people = {(row.outcome, row.group, row.arm): row.effective_people for row in findings.clusters.answers}
         return people.get((answer.outcome, answer.group, answer.arm), 0.0)
     if answer.group == ALL_UNITS and study.known_units:
         return units
     groups = study.groups if answer.group == ALL_UNITS else (answer.group,)
     kind = "units" if getattr(study, "weights", None) is None else EFFECTIVE
-    return math.fsum(_counted(found.details, group, kind) for group in groups)
+    return math.fsum(_counted(findings.details, group, kind) for group in groups)
 
 
 def _counted(details: Mapping[str, float | int | str | bool], group: str, kind: str = "units") -> float:
-    """Return the released number of a subgroup's units, in all or summed over its arms."""
+    """Return the released number of a subgroup's units, given in total or by arm."""
     name = f"{kind}[{group}]"
-    own = [value for key, value in details.items() if key == name or key.startswith(f"{name}[")]
-    return math.fsum(float(value) for value in own)
+    counts = [value for key, value in details.items() if key == name or key.startswith(f"{name}[")]
+    return math.fsum(float(value) for value in counts)
 
 
 def as_strong(benchmark: tuple[float, float], times: float) -> tuple[float, float] | None:
     """Return the parts (R2_Y, R2_T) of a confounder that is some times as strong as a covariate.
 
     Cinelli and Hazlett 2020, equations 50 to 53 (``ovb_partial_r2_bound`` of sensemakr). None where no confounder can
-    be so strong: it would explain all that is left of treatment.
+    be that strong: it would explain all remaining variance of treatment.
 
     Args:
         benchmark: partial R2 of the covariate, with the outcome and with treatment.
@@ -174,7 +168,7 @@ def as_strong(benchmark: tuple[float, float], times: float) -> tuple[float, floa
     Examples:
         Being female in the Darfur study, 1 and 3 times (Cinelli and Hazlett 2020, table 1):
 
-        >>> [tuple(round(one, 3) for one in as_strong((0.1093, 0.0091), k)) for k in (1, 3)]
+        >>> [tuple(round(part, 3) for part in as_strong((0.1093, 0.0091), k)) for k in (1, 3)]
         [(0.125, 0.009), (0.375, 0.028)]
     """
     outcome, treatment = benchmark
@@ -190,7 +184,7 @@ def as_strong(benchmark: tuple[float, float], times: float) -> tuple[float, floa
 def benchmarks(question: FiveReleases, names: tuple[str, ...]) -> tuple[Benchmark, ...]:
     """Return how much each covariate explains beyond all others, of outcome and of treatment.
 
-    All columns of a covariate count together, with curves of them alone. A covariate whose columns noise hides is none.
+    All columns of a covariate count together, with their curves. A covariate whose columns noise hides is left out.
 
     Args:
         question: with its releases.
@@ -212,41 +206,43 @@ def benchmarks(question: FiveReleases, names: tuple[str, ...]) -> tuple[Benchmar
 
 
 def _owners(question: FiveReleases) -> IntArray:
-    """Return the place of the only covariate that each feature is made of, -1 of several."""
+    """Return the place of each feature's covariate; -1 if it is made of several."""
     features, columns = question.second.features, question.public.columns
 
     def of_column(place: int) -> int:
         parts = columns[place].parts
-        found = {columns[part.column].covariate for part in parts} if parts else {columns[place].covariate}
-        return found.pop() if len(found) == 1 else -1
+        covariates = {columns[part.column].covariate for part in parts} if parts else {columns[place].covariate}
+        return covariates.pop() if len(covariates) == 1 else -1
 
     lines = [of_column(line.column) for line in features.lines]
 
     def of_curve(curve: Curve) -> int:
-        found = {lines[curve.first], lines[curve.second]}
-        return found.pop() if len(found) == 1 else -1
+        covariates = {lines[curve.first], lines[curve.second]}
+        return covariates.pop() if len(covariates) == 1 else -1
 
     return np.array([*lines, *map(of_curve, features.curves)], dtype=np.int64)
 
 
-def explained(gram: FloatArray, cross: FloatArray, variance: FloatArray, owner: IntArray, many: int) -> FloatArray:
+def explained(
+    gram: FloatArray, cross: FloatArray, variance: FloatArray, owner: IntArray, covariates: int
+) -> FloatArray:
     """Return the partial R2 of each covariate in each draw, shape (covariates, draws).
 
-    With b = gram^-1 cross, leaving the features A out adds b_A'((gram^-1)_AA)^-1 b_A to the variance that is left.
+    With b = gram^-1 cross, leaving out the features A adds b_A'((gram^-1)_AA)^-1 b_A to the residual variance.
     """
     inverse = np.linalg.inv(gram)
     slopes = (inverse @ cross[..., None])[..., 0]
     left = np.maximum(variance - (cross * slopes).sum(axis=1), LEAST_LEFT * variance)
-    found = np.zeros((many, len(gram)))
-    for place in range(many):
-        own = np.flatnonzero(owner == place)
-        if len(own):
-            b = slopes[:, own]
-            more = (b * np.linalg.solve(inverse[:, own[:, None], own], b[..., None])[..., 0]).sum(axis=1)
-            found[place] = np.clip(more / (left + more), 0, 1)
-    return found
+    shares = np.zeros((covariates, len(gram)))
+    for place in range(covariates):
+        places = np.flatnonzero(owner == place)
+        if len(places):
+            b = slopes[:, places]
+            more = (b * np.linalg.solve(inverse[:, places[:, None], places], b[..., None])[..., 0]).sum(axis=1)
+            shares[place] = np.clip(more / (left + more), 0, 1)
+    return shares
 
 
 def _possible(draws: FloatArray) -> Possible:
-    low, median, high = (float(one) for one in np.quantile(draws, QUANTILES))
+    low, median, high = (float(quantile) for quantile in np.quantile(draws, QUANTILES))
     return Possible(low=low, median=median, high=high)

@@ -70,7 +70,7 @@ def weighed(values: FloatArray, weights: FloatArray | None) -> FloatArray:
 
 
 def exact_sums(
-    pieces: Pieces, of: Callable[[R], FloatArray], numbers: int, workers: int, bits: int = 2 * BITS
+    pieces: Pieces, function: Callable[[R], FloatArray], numbers: int, workers: int, bits: int = 2 * BITS
 ) -> FloatArray:
     """Return sums over all rows of what ``of`` gives for a chunk: exact, then rounded once.
 
@@ -96,7 +96,7 @@ def exact_sums(
         totals = np.zeros(numbers, dtype=np.int64)
         for first in range(0, len(rows), CHUNK):
             part = cast(R, rows[first : first + CHUNK])
-            totals += (of(part) * step).astype(np.int64)
+            totals += (function(part) * step).astype(np.int64)
         return totals.tolist()
 
     parts = distribute(piece, pieces.count, workers)
@@ -124,6 +124,6 @@ def triangle_weights(size: int) -> FloatArray:
 
 def symmetric(triangle: FloatArray, size: int) -> FloatArray:
     """Return the matrix of an upper triangle, row by row."""
-    found = np.zeros((size, size))
-    found[np.triu_indices(size)] = triangle
-    return found + np.triu(found, 1).T
+    matrix = np.zeros((size, size))
+    matrix[np.triu_indices(size)] = triangle
+    return matrix + np.triu(matrix, 1).T

@@ -109,14 +109,14 @@ def newton_by_sample(
     """
     gradient, hessian = evaluate(start, True)
     before, curve = sampled(start, True)
-    apart, w = hessian - curve, start
+    difference, w = hessian - curve, start
     for _ in range(MAX_BY_SAMPLE):
         size = float(np.linalg.norm(gradient))
         try:
-            trial = w - np.linalg.solve(curve + apart, gradient)
+            trial = w - np.linalg.solve(curve + difference, gradient)
             slope, curve = sampled(trial, True)
-            expected = gradient + slope - before + apart @ (trial - w)
-            w = np.asarray(trial - np.linalg.solve(curve + apart, expected), dtype=np.float64)
+            expected = gradient + slope - before + difference @ (trial - w)
+            w = np.asarray(trial - np.linalg.solve(curve + difference, expected), dtype=np.float64)
         except np.linalg.LinAlgError:
             # A sample's change may make the Hessian singular, which that of the whole table never is.
             break
@@ -316,9 +316,9 @@ def fit(rows: Callable[[int], Rows], segments: int, units: int, penalty: float, 
 
         with suppress(ConvergenceError):
             start = newton(sampled, start, SAMPLE_TOLERANCE, float("inf"))
-        found = newton_by_sample(evaluate, sampled, start, TOLERANCE, largest)
-        if found is not None:
-            return found
+        w = newton_by_sample(evaluate, sampled, start, TOLERANCE, largest)
+        if w is not None:
+            return w
     return newton(evaluate, start, TOLERANCE, largest)
 
 
@@ -329,19 +329,19 @@ def _sample(rows: Callable[[int], Rows], segments: int, units: int) -> list[Rows
 
     It costs no privacy, since the sensitivity speaks of any w whose gradient is small.
     """
-    found: list[Rows] = []
+    parts: list[Rows] = []
     left = min(max(units // 50, 4 * CHUNK), 16 * CHUNK)
     for part in map(rows, range(segments)):
         if len(part):
             head = part[:left]
             # Copied, so that no file stays open for a few rows of each of many small segments.
-            found.append(Rows(head.x.copy(), head.t.copy(), head.u.copy()))
+            parts.append(Rows(head.x.copy(), head.t.copy(), head.u.copy()))
             left -= len(head)
         if left == 0:
             break
-    if not found:
+    if not parts:
         raise ConvergenceError("there are no training units to fit a propensity model to")
-    return found
+    return parts
 
 
 def _chunk_sums(rows: Rows, w: FloatArray, curved: bool) -> tuple[FloatArray, FloatArray]:

@@ -154,8 +154,8 @@ def integer_caps(
         DataError: an arm that is searched has fewer than N units.
     """
     share = Fraction(min(treated, controls), max(treated, controls, 1))
-    other = Fraction(max(1, round(limit * share)))
-    limits = (limit, other) if treated <= controls else (other, limit)
+    larger_limit = Fraction(max(1, round(limit * share)))
+    limits = (limit, larger_limit) if treated <= controls else (larger_limit, limit)
     caps = [0, 0]
     for side in estimand.arms:
         queries, candidates = ((controls, treated), (treated, controls))[side]
@@ -276,7 +276,7 @@ def arm_sums(
 def squared_differences(pairs: PairArray, outcome: FloatArray, exponent: int) -> Fraction:
     """Sum of squared differences of outcomes over pairs, exact on the lattice."""
     total = 0
-    for first in range(0, len(pairs), CHUNK):
-        one, other = pairs[first : first + CHUNK].T
-        total += int(np.square(_whole(outcome[one], exponent) - _whole(outcome[other], exponent)).sum())
+    for start in range(0, len(pairs), CHUNK):
+        first, second = pairs[start : start + CHUNK].T
+        total += int(np.square(_whole(outcome[first], exponent) - _whole(outcome[second], exponent)).sum())
     return Fraction(total, 1 << (2 * exponent))

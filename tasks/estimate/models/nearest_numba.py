@@ -92,8 +92,8 @@ def _match(
         score = scores[query]
         up = _root_compiled(up_next, starts[query])
         down = _root_compiled(down_next, starts[query])
-        found = 0
-        while found < ratio and (up < count or down > 0):
+        filled = 0
+        while filled < ratio and (up < count or down > 0):
             if up == count:
                 choose_up = False
             elif down == 0:
@@ -102,17 +102,17 @@ def _match(
                 above, below = sorted_scores[up] - score, score - sorted_scores[down - 1]
                 choose_up = above < below or (above == below and candidates[up] < candidates[mirror[down - 1]])
             if choose_up:
-                taken[found] = up
+                taken[filled] = up
                 up = _root_compiled(up_next, up + 1)
             else:
-                taken[found] = mirror[down - 1]
+                taken[filled] = mirror[down - 1]
                 down = _root_compiled(down_next, down - 1)
-            found += 1
-        if found < ratio and caliper == np.inf:
+            filled += 1
+        if filled < ratio and caliper == np.inf:
             complete = False
             break
         # Nearest first, so the last is the furthest.
-        if found < ratio or abs(sorted_scores[taken[ratio - 1]] - score) > caliper:
+        if filled < ratio or abs(sorted_scores[taken[ratio - 1]] - score) > caliper:
             continue
         matched[query] = True
         for rank in range(ratio):

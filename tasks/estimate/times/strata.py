@@ -1,4 +1,4 @@
-"""Compute curves with bands and the log-rank test of both arms, in one stratum or within several.
+"""Compute curves with bands and the log-rank test of both arms, within strata.
 
 An arm's curve is the mean of its strata's curves weighted by their numbers of people, so that arms are compared only
 within strata: ``docs/proofs/survival.md``, section 11.

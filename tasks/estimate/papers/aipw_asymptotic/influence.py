@@ -119,9 +119,9 @@ def influence(
     x: FloatArray, t: FloatArray, y: FloatArray, nuisances: NuisanceSurfaces, clip: tuple[float, float]
 ) -> FloatArray:
     """Return the scores Gamma(z), shape (n,), in the form of the equation before (6)."""
-    one, zero, pi = (surface(x)[0] for surface in (nuisances.treated, nuisances.control, nuisances.propensity))
+    treated, control, pi = (surface(x)[0] for surface in (nuisances.treated, nuisances.control, nuisances.propensity))
     pi = pi.clip(*clip)
-    weighted = ((1 - pi) * one + pi * zero) / (pi * (1 - pi)) * (t - pi)
+    weighted = ((1 - pi) * treated + pi * control) / (pi * (1 - pi)) * (t - pi)
     return np.asarray((t / pi - (1 - t) / (1 - pi)) * y - weighted, dtype=np.float64)
 
 
@@ -200,15 +200,15 @@ def moments(
     return InfluenceMoments(len(scores), tau, sigma2, gamma, max(gamma**2 - sigma2, sigma2))
 
 
-def release(found: InfluenceMoments, pair: Sequence[GrossErrorGaussian], budget: Budget) -> tuple[float, float]:
+def release(moments: InfluenceMoments, pair: Sequence[GrossErrorGaussian], budget: Budget) -> tuple[float, float]:
     """Release tau_DP of equation 7 and sigma2_DP of equation 11.
 
     Noise is in units of gamma and gamma_s, so scales are exact.
     """
     effect, variance = pair
-    tau = effect.release(np.array([found.tau / found.gamma]), EFFECT, budget)
-    sigma2 = variance.release(np.array([found.sigma2 / found.gamma_s]), VARIANCE, budget)
-    return float(tau[0]) * found.gamma, max(0.0, float(sigma2[0]) * found.gamma_s)
+    tau = effect.release(np.array([moments.tau / moments.gamma]), EFFECT, budget)
+    sigma2 = variance.release(np.array([moments.sigma2 / moments.gamma_s]), VARIANCE, budget)
+    return float(tau[0]) * moments.gamma, max(0.0, float(sigma2[0]) * moments.gamma_s)
 
 
 def _others(folds: Sequence[Table], k: int) -> Table:
@@ -228,16 +228,16 @@ def _gap(
 
     Gamma = mu_1 - mu_0 + t (y - mu_1)/pi - (1 - t)(y - mu_0)/(1 - pi); a clipped score has no slope.
     """
-    (one, slope_one), (zero, slope_zero), (score, slope) = (
+    (treated, treated_slope), (control, control_slope), (score, slope) = (
         surface(x) for surface in (nuisances.treated, nuisances.control, nuisances.propensity)
     )
     pi = score.clip(*clip)
     slope = np.where((score > clip[0]) & (score < clip[1]), 1.0, 0.0)[:, None] * slope
-    weight_one, weight_zero = t / pi, (1 - t) / (1 - pi)
-    value = one - zero + weight_one * (y - one) - weight_zero * (y - zero) - tau
-    along = -(weight_one / pi * (y - one) + weight_zero / (1 - pi) * (y - zero))
-    gradient = (1 - weight_one)[:, None] * slope_one - (1 - weight_zero)[:, None] * slope_zero + along[:, None] * slope
-    return value, gradient
+    treated_weight, control_weight = t / pi, (1 - t) / (1 - pi)
+    value = treated - control + treated_weight * (y - treated) - control_weight * (y - control) - tau
+    along = -(treated_weight / pi * (y - treated) + control_weight / (1 - pi) * (y - control))
+    by_arm = (1 - treated_weight)[:, None] * treated_slope - (1 - control_weight)[:, None] * control_slope
+    return value, by_arm + along[:, None] * slope
 
 
 def _starting_points(count: int, domain: Domain) -> FloatArray:

@@ -64,14 +64,14 @@ def learner(role: Role, name: str) -> Learner:
     Raises:
         StudyError: not in the registry.
     """
-    known = {**_installed(role), **_REGISTRY[role]}
-    if name not in known:
-        key, there = "outcome_model" if role is Role.outcome else "propensity", sorted(known)
+    learners = {**_installed(role), **_REGISTRY[role]}
+    if name not in learners:
+        key, names = "outcome_model" if role is Role.outcome else "propensity", sorted(learners)
         raise StudyError(
-            f"no {role} model '{name}' is installed here; there are: {', '.join(there)}. Write below 'estimator', as "
-            f"in {key}: {{model: {there[0]}}}"
+            f"no {role} model '{name}' is installed here; there are: {', '.join(names)}. Write below 'estimator', as "
+            f"in {key}: {{model: {names[0]}}}"
         )
-    return known[name]
+    return learners[name]
 
 
 @contextmanager
@@ -93,12 +93,12 @@ def constant(value: float) -> Surface:
 @cache
 def _installed(role: Role) -> dict[str, Learner]:
     """Models that installed packages offer; a built-in name cannot be taken over."""
-    found: dict[str, Learner] = {}
+    learners: dict[str, Learner] = {}
     for entry in entry_points(group=f"causalveil.{role}_models"):
-        offered = entry.load()
-        if NAME.fullmatch(entry.name) and isinstance(offered, Learner):
-            found[entry.name] = offered
-    return found
+        model = entry.load()
+        if NAME.fullmatch(entry.name) and isinstance(model, Learner):
+            learners[entry.name] = model
+    return learners
 
 
 def _logistic(x: FloatArray, t: FloatArray, seed: int) -> Surface:  # noqa: ARG001  (nothing is drawn)

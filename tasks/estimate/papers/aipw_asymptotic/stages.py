@@ -92,19 +92,19 @@ def table(study: AipwStudy, rows: Rows) -> Table:
     return Table(np.clip(x, 0.0, 1.0), rows.t.astype(np.float64), y)
 
 
-def findings(study: AipwStudy, found: InfluenceMoments, released: tuple[float, float]) -> Findings:
+def findings(study: AipwStudy, moments: InfluenceMoments, released: tuple[float, float]) -> Findings:
     """Return the findings by equations 15 and 16.
 
     The common assembly gives them when nothing is kept for the noise of the variance.
     """
-    effect, _ = mechanisms(study, found.units)
+    effect, _ = mechanisms(study, moments.units)
     tau, sigma2 = released
-    estimate = Estimate(value=tau, variance=sigma2 / found.units, noise=found.gamma, variance_noise=0.0)
+    estimate = Estimate(value=tau, variance=sigma2 / moments.units, noise=moments.gamma, variance_noise=0.0)
     value, interval, variance, _ = assemble(estimate, Noise.of(effect, 1), study.confidence, None)
     details: dict[str, float | int | str | bool] = {
         "noise_standard_error": math.sqrt(variance.noise),
         "sampling_standard_error": math.sqrt(variance.sampling),
-        "gross_error_sensitivity": found.gamma,
+        "gross_error_sensitivity": moments.gamma,
         "outcome_model": study.estimator.outcome_model.model,
         "folds": study.estimator.folds,
     }
@@ -141,8 +141,8 @@ def asymptotic_stage(study: AipwStudy, enclave: Enclave, seed: int, budget: Budg
         units = sum(map(len, tables))
         return asymptotic.moments(tables, domain(study), learners(study, units), seed)
 
-    found = enclave.once((study.estimator.model_dump_json(), seed), exact)
-    return findings(study, found, asymptotic.release(found, mechanisms(study, found.units), budget))
+    moments = enclave.once((study.estimator.model_dump_json(), seed), exact)
+    return findings(study, moments, asymptotic.release(moments, mechanisms(study, moments.units), budget))
 
 
 def _together(pieces: Pieces) -> Rows:

@@ -260,17 +260,17 @@ class _Plan:
         }
 
         def bound(n: int, m: int) -> float:
-            found = (
+            bounds = (
                 [direction_sensitivity.score_sensitivity(score, m, estimator.variant)] if Half.test in halves else []
             )
             if Half.train in halves:
                 bandwidth = estimator.kernel_of_residuals
-                found.append(
+                bounds.append(
                     direction_sensitivity.hsic_training_sensitivity(
                         n, m, estimator.penalty, bandwidth, estimator.variant
                     )
                 )
-            return 2 * max(found)
+            return 2 * max(bounds)
 
         text = ", ".join(formulas[half] for half in Half if half in halves)
         text = f"max({text})" if len(halves) > 1 else text
@@ -406,13 +406,13 @@ def _values(score: Score, parts: Sequence[ReleasedDraw]) -> list[float]:
     """
     if any(part.value is None for part in parts):
         return []
-    found = [part.value.tolist() for part in parts if part.value is not None]
+    numbers = [part.value.tolist() for part in parts if part.value is not None]
     if len(parts) == 1:
         draw = parts[0].draw
-        width = len(found[0]) // len(draw.scores)
+        width = len(numbers[0]) // len(draw.scores)
         first = draw.scores.index(score) * width
-        return list(found[0][first : first + width])
-    by_vector = {part.draw.vectors[0]: value for part, (value,) in zip(parts, found, strict=True)}
+        return list(numbers[0][first : first + width])
+    by_vector = {part.draw.vectors[0]: value for part, (value,) in zip(parts, numbers, strict=True)}
     return [by_vector.get(variable, 0.0) + by_vector[residual] for residual, variable in BESIDE.items()]
 
 
@@ -463,8 +463,8 @@ def order_kept(study: DirectionStudy, margin: float, scale: float) -> float:
 
     The scores are ``margin`` >= 0 apart.
     """
-    one = study.estimator.release is Releases.difference
-    return (order_kept_one_draw if one else order_kept_two_draws)(margin, scale)
+    one_draw = study.estimator.release is Releases.difference
+    return (order_kept_one_draw if one_draw else order_kept_two_draws)(margin, scale)
 
 
 def sure_margin(study: DirectionStudy, draw: Draw, sure: float) -> float:
@@ -500,8 +500,8 @@ def expected_order_kept(study: DirectionStudy, sizes: Sizes) -> tuple[float, flo
             scale = draw.mechanism.known_scale
             estimator = study.estimator
             margin = hsic_margin(estimator.penalty, estimator.bandwidth, estimator.kernel_of_residuals)
-            kept = order_kept(study, abs(margin), scale)
-            return margin, scale, kept if margin > 0 else 1 - kept
+            right = order_kept(study, abs(margin), scale)
+            return margin, scale, right if margin > 0 else 1 - right
     return None
 
 
@@ -639,18 +639,18 @@ def vectors(test: TestRows, regressions: tuple[Regression, Regression]) -> Vecto
     return {"x": x, "y": y, "residual_y": y - regressions[0].predict(x), "residual_x": x - regressions[1].predict(y)}
 
 
-def score_values(study: DirectionStudy, score: Score, found: Vectors, test: TestRows) -> tuple[float, float]:
+def score_values(study: DirectionStudy, score: Score, series: Vectors, test: TestRows) -> tuple[float, float]:
     """Return a score's two exact values: x to y, then y to x.
 
     The smaller one names the direction.
     """
-    sides = ((found["x"], found["residual_y"]), (found["y"], found["residual_x"]))
+    sides = ((series["x"], series["residual_y"]), (series["y"], series["residual_x"]))
     if score is Score.hsic:
         variable = Kernel(study.estimator.bandwidth, 1.0)
         residual = Kernel(study.estimator.kernel_of_residuals, 2.0)
         forwards, backwards = (scores.hsic(a, b, variable, residual) for a, b in sides)
     elif score is Score.iqr:
-        logs = {name: released_log(_quartile_range(found[name]).now) for name in VECTORS}
+        logs = {name: released_log(_quartile_range(series[name]).now) for name in VECTORS}
         forwards, backwards = logs["x"] + logs["residual_y"], logs["y"] + logs["residual_x"]
     else:
         # Ties of the two variables are broken by unrelated orders: by one order they would look like dependence.
@@ -659,23 +659,23 @@ def score_values(study: DirectionStudy, score: Score, found: Vectors, test: Test
     return forwards, backwards
 
 
-def measure(study: DirectionStudy, sizes: Sizes, draw: Draw, found: Vectors, test: TestRows) -> FloatArray:
+def measure(study: DirectionStudy, sizes: Sizes, draw: Draw, series: Vectors, test: TestRows) -> FloatArray:
     """Compute the exact numbers that ``draw`` is made on: values, then distances of its test.
 
     They stay in the enclave.
     """
     if not draw.vectors:
-        values = [_asked(study, score_values(study, score, found, test)) for score in draw.scores]
-        return np.concatenate([*values, _order_distances(study, sizes, draw, found)])
-    distances = np.array([_bin_distances(study, sizes, draw, name, found[name]) for name in draw.vectors], np.float64)
+        values = [_asked(study, score_values(study, score, series, test)) for score in draw.scores]
+        return np.concatenate([*values, _order_distances(study, sizes, draw, series)])
+    distances = np.array([_bin_distances(study, sizes, draw, name, series[name]) for name in draw.vectors], np.float64)
     if len(draw.vectors) > 1:
         # One test for all: the better bin of each vector, the worst vector.
-        value = _asked(study, score_values(study, Score.iqr, found, test))
+        value = _asked(study, score_values(study, Score.iqr, series, test))
         return np.append(value, distances.max(axis=1).min())
     name = draw.vectors[0]
     # Where test units are not protected the variable beside a residual is added exactly.
     names = [name] if Half.test in study.estimator.protect else [name, BESIDE[name]]
-    return np.append(sum(released_log(_quartile_range(found[part]).now) for part in names), distances[0])
+    return np.append(sum(released_log(_quartile_range(series[part]).now) for part in names), distances[0])
 
 
 def release(draw: Draw, measured: FloatArray, budget: Budget) -> FloatArray | None:
@@ -744,7 +744,7 @@ def _bin_distances(study: DirectionStudy, sizes: Sizes, draw: Draw, name: str, v
     )
 
 
-def _order_distances(study: DirectionStudy, sizes: Sizes, draw: Draw, found: Vectors) -> FloatArray:
+def _order_distances(study: DirectionStudy, sizes: Sizes, draw: Draw, series: Vectors) -> FloatArray:
     """The distance to another order of the residuals on either side.
 
     There is none for a draw without a test.
@@ -752,4 +752,4 @@ def _order_distances(study: DirectionStudy, sizes: Sizes, draw: Draw, found: Vec
     if isinstance(draw.mechanism, Laplace):
         return np.zeros(0)
     movement = _movement(study, sizes)
-    return np.array([float(min(order_distance(found[name], movement, draw.cap) for name in BESIDE))])
+    return np.array([float(min(order_distance(series[name], movement, draw.cap) for name in BESIDE))])

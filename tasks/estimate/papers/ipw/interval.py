@@ -107,7 +107,7 @@ def findings(study: IpwStudy, sizes: Sizes, statistics: FloatArray) -> Findings:
         "sampling_standard_error": math.sqrt(variance.sampling),
         "sampling_standard_error_upper": math.sqrt(upper),
         "propensity_noise_standard_error_bound": propensity_noise_bound(study, sizes),
-        "denominator_clamped": estimate.drowned,
+        "denominator_clamped": estimate.clamped,
     }
     not_covered = open_to(study.estimator, limit(Code.beyond_prior))
     return Findings.of_one(study, value, interval, variance, details, adjustment(study), not_covered=not_covered)
@@ -219,7 +219,7 @@ def _hajek(
         variance=variance * half**2,
         noise=math.sqrt(noise_square) * half,
         variance_noise=math.sqrt(variance_noise_square) * half**2,
-        drowned=clamped > 0,
+        clamped=clamped > 0,
         # A mean that is anywhere in [-1, 1] errs by at most the whole width.
         excess=clamped * study.outcome.width**2,
     )
@@ -256,6 +256,6 @@ def interval_stage(study: IpwStudy, sizes: Sizes, coefficients: FloatArray, stat
         coefficients: the propensity model, shape (d,), as released with noise.
         statistics: what ``perturb`` released.
     """
-    found = findings(study, sizes, statistics)
+    result = findings(study, sizes, statistics)
     names = (f"propensity_coefficient[{name}]" for name in feature_names(study))
-    return replace(found, details={**found.details, **dict(zip(names, coefficients.tolist(), strict=True))})
+    return replace(result, details={**result.details, **dict(zip(names, coefficients.tolist(), strict=True))})

@@ -121,16 +121,16 @@ def exact_sums(
     step = 2.0**bits
     per_arm = study.estimator.weighting is Weighting.hajek
 
-    def of(chunk: Rows) -> FloatArray:
+    def sums_of_chunk(chunk: Rows) -> FloatArray:
         # Whole numbers whose absolute values add up to at most 2^52: every partial sum is exact.
         whole: FloatArray = np.rint(bounded(contributions(study, chunk, coefficients)) * step)
         if not per_arm:
-            sums: FloatArray = whole.sum(axis=1) / step
-            return sums
+            return np.asarray(whole.sum(axis=1) / step)
         arm = (chunk.t != 0).astype(np.float64)
         return np.concatenate([whole @ arm, whole @ (1 - arm)]) / step
 
-    return lattice_sums.exact_sums(Pieces(rows, segments, units), of, len(statistic_names(study)), workers, bits)
+    pieces, numbers = Pieces(rows, segments, units), len(statistic_names(study))
+    return lattice_sums.exact_sums(pieces, sums_of_chunk, numbers, workers, bits)
 
 
 def statistic_names(study: IpwStudy) -> tuple[str, ...]:

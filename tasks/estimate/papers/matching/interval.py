@@ -102,9 +102,9 @@ class Contrast(Noise):
         # Of equal draws: a normal whose variance is Gamma(2, 2 scale^2).
         if self.ratio > 1 - 1e-6:
             return Noise(self.scale, 2.0).tail(distance, sampling_variance, factor)
-        one = Noise(self.scale, 1.0).tail(distance, sampling_variance, factor)
-        other = Noise(self.scale * self.ratio, 1.0).tail(distance, sampling_variance, factor)
-        return (one - self.ratio**2 * other) / (1 - self.ratio**2)
+        first = Noise(self.scale, 1.0).tail(distance, sampling_variance, factor)
+        second = Noise(self.scale * self.ratio, 1.0).tail(distance, sampling_variance, factor)
+        return (first - self.ratio**2 * second) / (1 - self.ratio**2)
 
 
 def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: FloatArray) -> Findings:
@@ -138,20 +138,20 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
         "noise_standard_error": math.sqrt(variance.noise),
         "sampling_standard_error": math.sqrt(variance.sampling),
         "sampling_standard_error_upper": math.sqrt(upper),
-        "drowned": estimate.drowned,
+        "drowned": estimate.clamped,
     }
     release_by = model(study, sizes).mechanism()
     if release_by is not None:
         details["propensity_noise"] = Noise.of(release_by, dimension(study)).deviation
-    done = adjustment(study)
-    return Findings.of_one(study, value, interval, variance, details, done, not_covered=not_covered)
+    statement = adjustment(study)
+    return Findings.of_one(study, value, interval, variance, details, statement, not_covered=not_covered)
 
 
 def adjustment(study: MatchingStudy) -> ConfoundingStatement:
     """Return how far matching adjusts."""
-    public = study.privacy.level is Level.label
-    done = by(AdjustmentMethod.matching) if public else by(AdjustmentMethod.private_matching, Shortfall.private_scores)
-    return unless_randomised(study.estimator, done)
+    private = by(AdjustmentMethod.private_matching, Shortfall.private_scores)
+    statement = by(AdjustmentMethod.matching) if study.privacy.level is Level.label else private
+    return unless_randomised(study.estimator, statement)
 
 
 def _not_covered(study: MatchingStudy) -> tuple[Limit, ...]:
@@ -190,7 +190,7 @@ def _estimate(study: MatchingStudy, reuse: Reuse, statistics: FloatArray, scale:
     half = study.outcome.width / 2
     noise = Noise(scale, 1.0)
     if reuse.queries == 0:
-        return Estimate(0.0, 0.0, 0.0, 0.0, drowned=True, excess=(4 * half) ** 2), noise
+        return Estimate(0.0, 0.0, 0.0, 0.0, clamped=True, excess=(4 * half) ** 2), noise
     matched = reuse.weights
     first, second = statistics.tolist()
     if study.estimator.variant is Variant.paper:
@@ -222,7 +222,7 @@ def _corrected(
     factor = attenuation(share, keep)
     confidence = 1 - alpha * (1 - VARIANCE_SHARE)
     if least <= 0 or factor <= 0:
-        estimate = replace(estimate, drowned=True, excess=(2 * width) ** 2)
+        estimate = replace(estimate, clamped=True, excess=(2 * width) ** 2)
         value, interval, variance, upper = assemble(estimate, noise, study.confidence, (-width, width))
         return value, interval, variance, upper
     value, interval, variance, upper = assemble(estimate, noise, confidence, None)
@@ -230,7 +230,7 @@ def _corrected(
         interval.lower / (least if interval.lower < 0 else largest),
         interval.upper / (least if interval.upper > 0 else largest),
     ]
-    if estimate.drowned:
+    if estimate.clamped:
         ends = [-width, width]
     lower, top = (min(max(end, -width), width) for end in ends)
     covers = (*interval.covers, limit(Code.attenuation_factor))
@@ -296,8 +296,8 @@ def interval_stage(
         coefficients: the propensity model, shape (d,); released with the findings where it has noise.
         statistics: what ``perturb`` released.
     """
-    found = findings(study, sizes, reuse, statistics)
+    result = findings(study, sizes, reuse, statistics)
     if study.privacy.level is Level.label:
-        return found
+        return result
     names = (f"propensity_coefficient[{name}]" for name in feature_names(study))
-    return replace(found, details={**found.details, **dict(zip(names, coefficients.tolist(), strict=True))})
+    return replace(result, details={**result.details, **dict(zip(names, coefficients.tolist(), strict=True))})

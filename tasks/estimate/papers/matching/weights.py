@@ -153,10 +153,11 @@ def weigh(study: MatchingStudy, scores: FloatArray, in_treated: ByteArray) -> tu
 
 
 def _reuse(study: MatchingStudy, units: WeightedUnits, caps: tuple[int, int], most: int) -> Reuse:
-    found = units.summary
-    treated, controls = found.arms
-    asked = sum((controls, treated)[arm] for arm in study.estimand.arms)
-    return Reuse(study.estimator.ratio, treated, controls, found.queries, asked - found.queries, caps, most, found)
+    summary = units.summary
+    treated, controls = summary.arms
+    matched = summary.queries
+    unmatched = sum((controls, treated)[arm] for arm in study.estimand.arms) - matched
+    return Reuse(study.estimator.ratio, treated, controls, matched, unmatched, caps, most, summary)
 
 
 def match_stage(study: MatchingStudy, enclave: Enclave) -> Reuse:
