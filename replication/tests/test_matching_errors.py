@@ -85,14 +85,13 @@ def test_penalty_is_the_packages_own() -> None:
     """scikit-learn's C = 1 on covariates in [0, 1] has nearly the scores of our fit at that penalty."""
     from sklearn.linear_model import LogisticRegression
 
-    from causalveil.tasks.data.split import sizes_of
     from causalveil.tasks.estimate.papers.matching.scores import exact_scores, fitted
 
     ready = prepared("LaLonde")
     assert ready.penalty == penalty(445, 8) == 0.001
     rows = ready.rows[0].rows(0)
     study = ready.study(Setting("label", name="one draw"), "1")
-    ours = exact_scores(rows, fitted(study, sizes_of(study, len(rows)), ready.rows[0]))
+    ours = exact_scores(rows, fitted(study, len(rows), ready.rows[0]))
     z = rows.x[:, :-1] * math.sqrt(9)
     theirs = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit((z + 1) / 2, rows.t)
     # Theirs leaves the intercept free.

@@ -6,7 +6,7 @@
 - ``difference``: Estimate differences of arm means where treatment is private, in a trial or unadjusted.
 - ``findings``: Assemble what a release holds of a table: answers, balance, gates, calibration.
 - ``interval``: Compute an estimate and its interval from released sums, for every estimator.
-- ``people``: Make the population that a plan speaks of, of public facts.
+- ``people``: Make the population of a plan from public facts.
 - ``robustness``: Compute how strong an unmeasured confounder would have to be.
 - ``adjust/``: Covariate adjustment from five noisy releases, which several estimators share.
 - ``label/``: Tables at label level: everything but the outcomes is public.

@@ -1,9 +1,9 @@
-"""Make the population that a plan speaks of, of public facts.
+"""Make the population of a plan from public facts.
 
-It is the units of the run where they are public, and else synthetic people. These are as the planner's reader assumes:
-quasi-random (Kronecker's sequence of square roots of primes), or a seeded sample of equally correlated normal
-covariates, within the declared ranges or cut into levels of equal size. One index of them drives treatment and outcome.
-No private column is read. How many cells a budget serves is told from the same public facts.
+It is the units of the run where they are public, else synthetic people by the reader's assumptions: quasi-random
+(Kronecker's sequence of square roots of primes) or a seeded sample, of equally correlated normal covariates within the
+declared ranges or cut into levels of equal size. Treatment and outcome depend on one index of covariates. No private
+column is read. The number of cells that a budget serves follows from the same public facts.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 
 # A covariate's standard deviation over half its declared range.
 SPREAD = 0.35
-# Ranges cut few normal numbers of this deviation over their half, and hold none of more than the second number, which
-# is about that of an even spread; between the last two they end, in deviations of a normal number.
+# Deviation, over half the range, up to which ranges cut few normal numbers; the largest one, about that of a uniform
+# distribution; and bounds of where a truncated normal ends, in deviations.
 FITS, MOST_SPREAD, ENDS = 0.385, 0.57, (0.1, 3.0)
 # An outcome that varies more than this, over half its range, is taken to have two values.
 TWO_VALUES = 0.7
-# A mean that lies nearer to an end of the range than so many deviations leaves a normal outcome no room.
+# A mean nearer to an end of the range than this number of deviations leaves a normal outcome no room.
 ROOM = 2.0
 # Share of people who have a flag, where levels are of unequal size.
 RARE = 0.1
 # Standard deviation of exp(z), z standard normal.
 LOG_NORMAL = math.sqrt(math.e * (math.e - 1))
-# People who stand for all units; of whom this many are in the smaller arm, as far as MOST allow.
+# Synthetic people of a plan; the least number in the smaller arm, with at most MOST people.
 PEOPLE, SMALLER, MOST = 4_096, 256, 32_768
 # An arm carries an answer where the noise on its number of units has a deviation of at most a third of that number: two
 # deviations then leave the arm a third of it. Chosen of 8, 5, 3, 2, 1 and none on eight made tables of 400 to 3,000
@@ -49,11 +49,9 @@ FLOOR_DEVIATIONS = 3.0
 
 
 def assumed(study: Study, stand_in: StandIn) -> StandIn:
-    """Return the stand-in, completed where the outcome has two values.
+    """Return the stand-in, with mean and deviation of an outcome of two values.
 
-    The shares of the two values determine their deviation, and the reverse.
-
-    Where neither is stated both values are as frequent. Of a deviation the upper value is taken to be the rarer one.
+    Where neither is stated both values are equally frequent. Of a deviation alone the upper value is the rarer one.
     """
     if not isinstance(study, EffectStudy) or not (study.asks_one and study.outcome.two_valued):
         return stand_in
@@ -82,11 +80,11 @@ def people(
 
     Args:
         study: the study.
-        stand_in: what its reader assumes.
-        count: how many.
-        randomised: whether covariates have nothing to do with treatment.
+        stand_in: the reader's assumptions.
+        count: number of people.
+        randomised: whether treatment is independent of covariates.
         skewed: whether numeric covariates are log-normal from the lower end of their ranges on, not normal.
-        sample: which, by chance as real ones are; None: a quasi-random one, in which arms differ by nothing else.
+        sample: seed of a random sample; None: quasi-random people, whose arms differ by nothing else.
         effect: of treatment, in deviations of the outcome within arms.
         uneven: whether each level has half as many people as the one before it, and a flag RARE of them.
     """
@@ -105,7 +103,7 @@ def people(
                 x[np.arange(count), block.start + level] = factor
             else:
                 x[:, block.start] = np.where(level > 0, factor, -factor)
-            # Within a level nobody differs in what is recorded.
+            # People of one level have the same recorded value.
             many = np.maximum(np.bincount(level, minlength=slots), 1)
             z[:, place] = (np.bincount(level, score, minlength=slots) / many)[level]
         else:
@@ -114,10 +112,10 @@ def people(
             else:
                 number, z[:, place] = _within(score, spread)
             x[:, block.start] = number * factor
-    # Without covariates what they would explain is chance.
+    # Without covariates the index is random.
     index = z.mean(axis=1) if columns else normal[:, 0]
     index = index / index.std()
-    # Of normal numbers whose means differ by so many deviations the log odds of an arm rise by as much per deviation.
+    # Where normal indices of two arms differ by d deviations on average, the log odds rise by d per deviation.
     odds = 0.0 if randomised else stand_in.distance
     chance = 1 / (1 + np.exp(-odds * index - _intercept(odds * index, stand_in.treated)))
     treated = (_uniform(normal[:, 1]) < chance).astype(np.uint8)
@@ -139,11 +137,11 @@ def stand_in_outcomes(
 
     Args:
         study: the study.
-        stand_in: what its reader assumes of the outcome.
-        index: what treatment follows, shape (n,).
+        stand_in: the reader's assumptions on the outcome.
+        index: of treatment, shape (n,).
         treated: their treatments, shape (n,).
-        sample: the seed of what covariates do not explain.
-        followed: whether what they explain follows the index; else it has nothing to do with it.
+        sample: seed of the part that covariates do not explain.
+        followed: whether outcomes depend on this index; else on an independent one.
         effect: of treatment, in deviations of the outcome within arms.
     """
     random = np.random.default_rng(sample)
@@ -167,9 +165,9 @@ def _outcomes(
     explained = stand_in.explained
     # Treatment takes part of the index's variance out of the arms.
     by_arm = [index[treated == arm] for arm in (0, 1)]
-    # Where few are treated, it may be that none of these people is.
+    # An arm may be empty where few are treated.
     within = sum(float(np.var(values)) * len(values) / len(index) for values in by_arm if len(values))
-    # Of one unit in each arm the index varies within neither.
+    # With one unit in each arm the index varies in neither.
     outcome = math.sqrt(explained / within if within > 0 else 0.0) * index + math.sqrt(1 - explained) * chance
     outcome += effect * (treated - np.mean(treated))
     middle = 0.0 if stand_in.mean is None else (stand_in.mean - study.outcome.middle) / half
@@ -177,11 +175,9 @@ def _outcomes(
 
 
 def _within(normal: FloatArray, spread: float) -> tuple[FloatArray, FloatArray]:
-    """Return numbers in [-1, 1] of this deviation that rise with standard normal ones.
+    """Return numbers in [-1, 1] of a given deviation that rise with standard normal ones, and these.
 
-    The second array holds the normal numbers that they stand for.
-
-    Where a range would cut many they are drawn within it: it was declared so that it holds people.
+    Where the range would cut many numbers they are drawn from a normal truncated to it instead.
     """
     if spread <= FITS:
         return np.clip(spread * normal, -1, 1), normal
@@ -196,15 +192,15 @@ def _within(normal: FloatArray, spread: float) -> tuple[FloatArray, FloatArray]:
 
 
 def _in_range(outcome: FloatArray, mean: float, deviation: float, two_valued: bool) -> FloatArray:
-    """Outcomes in [-1, 1] of this mean and deviation, which rise with standard normal ones."""
+    """Return outcomes in [-1, 1] of a given mean and deviation, which rise with standard normal ones."""
     if two_valued or deviation > TWO_VALUES:
-        # A normal outcome of this deviation would not fit into the range; one of two values does.
+        # A normal outcome of this deviation would not fit into the range; an outcome of two values does.
         two = np.where(outcome > np.quantile(outcome, (1 - mean) / 2), 1.0, -1.0)
         spread = float(two.std())
         return mean + (two - mean) * min(1.0, deviation / spread) if spread > 0 else two
     room = 1 - abs(mean)
     if 0 < room < ROOM * deviation:
-        # Nor would one whose mean lies beside an end; one with a tail to the other side does.
+        # Nor would a normal one with a mean near an end; a gamma one with its tail to the other side does.
         side, shape = (1.0 if mean < 0 else -1.0), (room / deviation) ** 2
         tail = gammaincinv(shape, np.clip(_uniform(side * outcome), 1e-12, 1 - 1e-12)) * deviation**2 / room
         in_range: FloatArray = side * (tail - 1)
@@ -225,21 +221,18 @@ def _edges(slots: int, uneven: bool) -> FloatArray:
 
 
 def enough(stand_in: StandIn, count: int) -> int:
-    """Return ``count``, or more where one arm is rare.
-
-    Slopes and weights follow few people more closely than many.
-    """
+    """Return ``count``, or more where one arm is rare, as models overfit few people."""
     return max(count, min(MOST, math.ceil(SMALLER / min(stand_in.treated, 1 - stand_in.treated))))
 
 
 def chances(count: int, columns: int, sample: int | None, after: int) -> FloatArray:
-    """Return numbers between 0 and 1 beside those of people, shape (count, columns).
+    """Return further numbers between 0 and 1 of people, shape (count, columns).
 
     Args:
-        count: how many people.
-        columns: how many numbers of each.
-        sample: as of the people; None: quasi-random ones.
-        after: how many numbers of each the people were made of.
+        count: number of people.
+        columns: numbers of each person.
+        sample: seed of the people; None: quasi-random ones.
+        after: numbers of each that the people were made of.
     """
     if sample is not None:
         return np.random.default_rng([sample, after]).random((count, columns))
@@ -260,7 +253,7 @@ def _uniform(normal: FloatArray) -> FloatArray:
 
 
 def _normal(count: int, dimensions: int, sample: int | None) -> FloatArray:
-    """Standard normals, shape (count, dimensions): quasi-random, or those of a sample."""
+    """Return standard normals, shape (count, dimensions): quasi-random, or those of a seed."""
     if sample is not None:
         return np.random.default_rng(sample).standard_normal((count, dimensions))
     steps = np.sqrt(np.array(_primes(dimensions), dtype=np.float64))
@@ -280,9 +273,7 @@ def _primes(count: int) -> list[int]:
 
 @dataclass(frozen=True)
 class PublicPeople:
-    """Covariates and treatments of a run's people, or of an even part of them.
-
-    Their outcomes are not included.
+    """Covariates and treatments, without outcomes, of a run's people or of an even part of them.
 
     Attributes:
         rows: shape (n, d) and (n,), as a run normalises them.
@@ -297,7 +288,7 @@ class PublicPeople:
         return float(np.count_nonzero(self.rows.t)) / len(self.rows)
 
     def enclave(self, most: int) -> MemoryEnclave:
-        """Return an enclave of at most so many of them, evenly, or more where an arm is rare."""
+        """Return an enclave of at most ``most`` people, evenly chosen; more where an arm is rare."""
         rare = min(self.treated, 1 - self.treated)
         count = min(len(self.rows), max(most, math.ceil(SMALLER / rare) if rare > 0 else most))
         if count not in self._kept:
@@ -306,17 +297,17 @@ class PublicPeople:
 
 
 def thinned(rows: Rows, most: int) -> Rows:
-    """Return at most so many rows, evenly, without their outcomes."""
+    """Return at most ``most`` rows, evenly chosen, without their outcomes."""
     count = min(len(rows), most)
     chosen = np.arange(count) * len(rows) // count
     return Rows(rows.x[chosen], rows.t[chosen], np.zeros(count))
 
 
 def check_cells(units: int, groups: int, arms: int, least: float) -> None:
-    """Refuse so many subgroups that cells of equal size would have less than ``least`` units.
+    """Refuse subgroups whose cells, if of equal size, would have less than ``least`` units.
 
     Raises:
-        StudyError: says how many the budget can serve.
+        StudyError: with the number of subgroups that the budget can serve.
     """
     most = int(units / (least * arms))
     if groups > 1 and most < groups:
@@ -328,14 +319,14 @@ def check_cells(units: int, groups: int, arms: int, least: float) -> None:
 
 
 def counted_units(study: Study, sizes: Sizes, stand_in: StandIn) -> float:
-    """Return how many units a plan takes to be eligible: all where the study is about everybody."""
+    """Return the number of eligible units by a plan's assumption; all without 'where'."""
     if not getattr(study, "where", ()):
         return float(sizes.units)
     return sizes.units * stand_in.eligible_share
 
 
 def even_weights(share: float, count: int) -> FloatArray:
-    """Return survey weights of a plan's people, evenly spread about ``share`` of the largest."""
+    """Return survey weights of a plan's people, uniform around ``share`` of the largest."""
     width = min(share, 1 - share)
     return share + width * (2 * (np.arange(count) * (math.sqrt(5) - 1) / 2 % 1.0) - 1)
 
@@ -343,24 +334,22 @@ def even_weights(share: float, count: int) -> FloatArray:
 def people_of(
     study: EffectStudy, stand_in: StandIn, count: int, randomised: bool, sample: int | None, groups: int
 ) -> MemoryEnclave:
-    """Return people of so many subgroups, which are equal; the others have none.
-
-    Arms beside the reference are equal too.
+    """Return people of the first subgroups, in equal numbers, as in arms beside the reference.
 
     Args:
         study: the protocol.
-        stand_in: the population that the reader assumes.
-        count: how many.
-        randomised: whether covariates have nothing to do with treatment.
-        sample: which, by chance as real ones are; None: quasi-random ones.
-        groups: how many subgroups have people.
+        stand_in: the reader's assumptions.
+        count: number of people.
+        randomised: whether treatment is independent of covariates.
+        sample: seed of a random sample; None: quasi-random people.
+        groups: number of subgroups that have people.
     """
     by_question = [people(question, stand_in, count, randomised, sample=sample) for question in study.questions]
     t, arms = by_question[0].t.copy(), np.arange(1, len(study.arm_names))
     if study.arms is not None and study.of_cohorts:
         arms = np.array([place for place, level in enumerate(study.arms.ordered) if str(level) in study.cohorts])
     t[t != 0] = arms[np.arange(int((t != 0).sum())) % len(arms)]
-    # A few people of every subgroup in turn, since neighbours in the order are alike where they are quasi-random.
+    # Subgroups take turns, since neighbours in the order are similar where they are quasi-random.
     g = (np.arange(count) % groups).astype(np.uint8)
     u = np.column_stack([question.u for question in by_question])
     t = of_their_cohorts(study, t, u)

@@ -29,11 +29,11 @@ from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.tasks.data.enclave import Enclave, Rows
 from causalveil.tasks.estimate.interval import covers_imbalance, open_to, partly_if_left
-from causalveil.tasks.estimate.models.logistic import clipped_scores, fit, fit_scaled
+from causalveil.tasks.estimate.models.logistic import clipped_scores, fit_scaled
 from causalveil.tasks.estimate.models.nearest import traversal
 from causalveil.tasks.estimate.papers.ipw.weights import weights
 from causalveil.tasks.estimate.papers.matching import weights as matching_weights
-from causalveil.tasks.estimate.papers.matching.scores import COEFFICIENT_LATTICE, exact_scores
+from causalveil.tasks.estimate.papers.matching.scores import exact_scores, fitted, rounded
 from causalveil.tasks.estimate.weights.features import Aim, Balancer, Weighing, imbalance
 from causalveil.tasks.estimate.weights.weighted_means import WeightedUnits, count_arms, weigh_units
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
@@ -182,10 +182,6 @@ def _with_noise_of_draw(study: MatchingStudy, times_noise: float) -> MatchingStu
 
 def scored(study: MatchingStudy, rows: Enclave) -> tuple[FloatArray, ByteArray, IntArray]:
     """Return public scores and arms in the order of traversal, and that order."""
-    units, penalty, workers = sum(map(len, rows.hashes())), study.estimator.penalty, study.execution.workers
-    w = rows.once(("propensity", penalty), lambda: fit(rows.rows, rows.segments, units, penalty, workers))
-    # The solver's result depends on the order of rows in the eleventh digit, and near ties would show it.
-    w = np.rint(w * COEFFICIENT_LATTICE) / COEFFICIENT_LATTICE
-    order = traversal(rows)
+    w, order = rounded(fitted(study, sum(map(len, rows.hashes())), rows)), traversal(rows)
     scores = np.concatenate([exact_scores(rows.rows(index), w) for index in range(rows.segments)])
     return scores[order], rows.gather("t")[order], order

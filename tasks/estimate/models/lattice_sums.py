@@ -61,10 +61,9 @@ def on_lattice(values: FloatArray) -> FloatArray:
 
 
 def weighed(values: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """Return values of rows times weights in [0, 1], on the lattice.
+    """Return values, shape (..., rows), times weights in [0, 1] if any, on the lattice.
 
-    Without weights they are returned as they are. Values have shape (..., rows). By roots of weights products of two
-    such values have the weight itself.
+    With roots of weights, products of two such values have the weight itself.
     """
     return values if weights is None else on_lattice(values * weights)
 
@@ -72,19 +71,17 @@ def weighed(values: FloatArray, weights: FloatArray | None) -> FloatArray:
 def exact_sums(
     pieces: Pieces, function: Callable[[R], FloatArray], numbers: int, workers: int, bits: int = 2 * BITS
 ) -> FloatArray:
-    """Return sums over all rows of what ``of`` gives for a chunk: exact, then rounded once.
-
-    The order of rows does not matter.
+    """Return exact sums over all rows of a function of chunks, for any order of rows.
 
     Chunks are small enough for their sums of lattice products to be exact floats in any order of addition, and add up
     as whole numbers: 2^-36 n stays below 2^63 for n up to 10^8.
 
     Args:
         pieces: the rows.
-        of: from a chunk of rows to its sums, shape (numbers,), of products of at most two lattice numbers.
-        numbers: how many sums there are.
+        function: from a chunk of rows to its sums, shape (numbers,), of products of at most two lattice numbers.
+        numbers: number of sums.
         workers: threads, where work is not distributed otherwise.
-        bits: what is summed are multiples of 2^-bits.
+        bits: products are multiples of 2^-bits.
 
     Returns:
         The sums, shape (numbers,).
@@ -114,10 +111,7 @@ def sums_sensitivity(numbers: int, units: int | None, size: float = 2.0) -> Sens
 
 
 def triangle_weights(size: int) -> FloatArray:
-    """Return the factors of entries of an upper triangle, row by row.
-
-    Those off the diagonal stand for two.
-    """
+    """Return factors of entries of an upper triangle, row by row; off the diagonal sqrt(2)."""
     upper = np.triu_indices(size)
     return np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
 

@@ -1,7 +1,7 @@
 """Fit the private propensity score: ridge-penalised logistic regression with noise.
 
-Newton's method makes few passes over a table whose rows add up to a strongly convex function. Where it ends is judged
-by the gradient of the whole table alone, so that no shortcut is in what a proof rests on.
+Newton's method makes few passes over the table. It stops by the gradient of the whole table alone, so that no
+approximation by a sample enters the proof.
 
 J(w) = (1/m) sum_i [log(1 + exp(w'x_i)) - t_i w'x_i] + (penalty/2) ||w||^2 over the m training rows is minimised by
 Newton's method. Gradient and Hessian are sums over chunks of segments, so rows never sit in one process. The
@@ -39,13 +39,13 @@ from causalveil.tasks.privacy.mechanisms import (
 )
 
 MAX_ITERATIONS = 200
-# A step is taken for the last where the gradient's square is at most this share of the tolerance.
+# A step is expected to be the last where the gradient's square is at most this share of the tolerance.
 FORESEEN = 0.01
 MAX_HALVINGS = 60
-# How many passes over the table a sample may serve.
+# Passes over the table with changes of the Hessian from a sample.
 MAX_BY_SAMPLE = 6
 
-# Gradient, shape (d,), and Hessian, shape (d, d), which is asked for by the second argument.
+# Gradient, shape (d,), and Hessian, shape (d, d), computed if the second argument is true.
 Derivatives = tuple[FloatArray, FloatArray]
 Evaluate = Callable[[FloatArray, bool], Derivatives]
 
@@ -93,16 +93,14 @@ def newton_by_sample(
     tolerance: float,
     largest: float,
 ) -> FloatArray | None:
-    """Minimise by Newton's method with one Hessian of the whole table.
+    """Minimise by Newton's method with one Hessian of the whole table, updated by a sample.
 
-    Further changes of the Hessian are taken from a sample.
-
-    Most of a pass over the table is its Hessian. The sample stands in for changes only, which are small, so that each
-    step divides the gradient by hundreds or more. Where it does not, the answer is None.
+    Most of a pass over the table is its Hessian. The sample gives its changes only, which are small, so that each step
+    divides the gradient by hundreds or more. The result is None where it does not.
 
     Args:
         evaluate: gradient and, where asked for, Hessian of the whole table at a point.
-        sampled: the same of the sample.
+        sampled: gradient and Hessian of the sample.
         start: the first point.
         tolerance: of the gradient's norm.
         largest: of the solution's norm.
@@ -118,12 +116,12 @@ def newton_by_sample(
             expected = gradient + slope - before + difference @ (trial - w)
             w = np.asarray(trial - np.linalg.solve(curve + difference, expected), dtype=np.float64)
         except np.linalg.LinAlgError:
-            # A sample's change may make the Hessian singular, which that of the whole table never is.
+            # The sample's change may make the Hessian singular; the whole table's never is.
             break
         gradient, _ = evaluate(w, False)
         if _done(w, gradient, tolerance, largest):
             return w
-        # What is not a number is not smaller either.
+        # NaN counts as not smaller.
         if not float(np.linalg.norm(gradient)) <= size / 4:
             break
         before, curve = sampled(w, True)
@@ -140,9 +138,9 @@ SLOT = Slot(name="propensity", scope=Scope.train)
 TOLERANCE = 1e-10
 # Rows per chunk. The rounding error of a chunk's dot products grows with it and is charged.
 CHUNK = 8_192
-# Of the fit to a sample.
+# Gradient at which the fit to a sample stops.
 SAMPLE_TOLERANCE = 1e-7
-# Of a column's size: what deviates less does not vary.
+# The least deviation of a column that varies, over its root mean square.
 SMALLEST_DEVIATION = 1e-6
 UNIT_ROUNDOFF = 2.0**-53
 # Rows lie in a ball of radius 1 up to float rounding; this covers radii up to 1 + 2^-42.
@@ -201,14 +199,14 @@ def rounding_bound(columns: int, penalty: float) -> float:
 
 @dataclass(frozen=True)
 class PropensityModel:
-    """A penalised logistic regression that is to be released once.
+    """A penalised logistic regression for one release.
 
     Attributes:
         penalty: the weight of ||w||^2 / 2.
         dimension: d, columns of x.
-        units: m, the units that train it; None while unknown.
-        cost: what its release may spend.
-        slot: under which name, and from which units.
+        units: m, the number of training units; None while unknown.
+        cost: of the release.
+        slot: name of the release, and the units that it is from.
         variant: ours, or the paper's noise.
         exact: covariates and treatments are public (label level), so that no noise is needed.
     """
@@ -267,16 +265,13 @@ class PropensityModel:
         return self.perturb(fit(rows, segments, self.units, self.penalty, workers), budget)
 
     def perturb(self, w: FloatArray, budget: Budget) -> FloatArray:
-        """Return fitted coefficients with noise, shape (d,); as they are where they need none."""
+        """Return fitted coefficients, shape (d,), with noise unless they are public."""
         release_by = self.mechanism()
         return w if release_by is None else release_by.release(w, self.slot, budget)
 
 
 def model(study: IpwStudy, sizes: Sizes | None) -> PropensityModel:
-    """Return the propensity model of inverse probability weighting.
-
-    It spends the whole cost, on the training units.
-    """
+    """Return the propensity model of inverse probability weighting, on the whole budget."""
     return PropensityModel(
         penalty=study.estimator.penalty,
         dimension=dimension(study),
@@ -323,11 +318,9 @@ def fit(rows: Callable[[int], Rows], segments: int, units: int, penalty: float, 
 
 
 def _sample(rows: Callable[[int], Rows], segments: int, units: int) -> list[Rows]:
-    """The first rows.
+    """Return the first rows, whose fit is the start of the whole table's, which then takes few passes.
 
-    The fit to them is where to begin, so that the whole table is passed over a few times only.
-
-    It costs no privacy, since the sensitivity speaks of any w whose gradient is small.
+    It costs no privacy, since the sensitivity holds for any w whose gradient is small.
     """
     parts: list[Rows] = []
     left = min(max(units // 50, 4 * CHUNK), 16 * CHUNK)
@@ -351,7 +344,7 @@ def _chunk_sums(rows: Rows, w: FloatArray, curved: bool) -> tuple[FloatArray, Fl
     """
     d = len(w)
     gradients, hessian = np.zeros((-(-len(rows) // CHUNK), d)), np.zeros((d, d))
-    # One piece of memory for all chunks: fresh memory of that size would cost more than what is computed in it.
+    # One array for all chunks: allocating it anew would cost more than the computation.
     memory = np.empty((min(len(rows), CHUNK), d))
     for number, first in enumerate(range(0, len(rows), CHUNK)):
         x = rows.x[first : first + CHUNK]
@@ -368,10 +361,7 @@ def _chunk_sums(rows: Rows, w: FloatArray, curved: bool) -> tuple[FloatArray, Fl
 def _derivatives(
     parts: list[tuple[FloatArray, FloatArray]], w: FloatArray, units: int, penalty: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Gradient and Hessian of J.
-
-    Chunks' gradients are added exactly and rounded once (``math.fsum``).
-    """
+    """Return gradient and Hessian of J; gradients of chunks are added exactly (``math.fsum``)."""
     gradients = np.concatenate([gradients for gradients, _ in parts])
     total = np.array([math.fsum(column) for column in gradients.T.tolist()])
     hessian = np.sum([hessian for _, hessian in parts], axis=0)
@@ -383,7 +373,7 @@ def _sigmoid(value: float) -> float:
 
 
 def _slope(k: float, radius: float) -> float:
-    """Derivative of log(sqrt(1 - k^2) sigmoid(radius k)); decreasing in k on [0, 1)."""
+    """Return the derivative of log(sqrt(1 - k^2) sigmoid(radius k)), which decreases in k on [0, 1)."""
     return radius * _sigmoid(-radius * k) - k / max((1 - k) * (1 + k), 1e-300)
 
 
@@ -398,12 +388,10 @@ def propensity_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, budget: Bu
 
 
 def fit_scaled(rows: Callable[[int], Rows], segments: int, units: int, penalty: float, workers: int = 1) -> FloatArray:
-    """Fit as :func:`fit` does, to public columns scaled to a variance of one over their number.
+    """Fit as :func:`fit` to public columns scaled to a variance of one over their number.
 
-    The coefficients w are those of x as it is.
-
-    The penalty then takes the same part of every direction of like variance, whatever ranges were declared: one that
-    is far too wide costs nothing where columns, and so their deviations, are public.
+    The coefficients w are those of the unscaled x. The penalty then shrinks directions of equal variance alike, for any
+    declared ranges: a range that is far too wide costs nothing where columns, and so their deviations, are public.
     """
 
     def moments(index: int) -> FloatArray:
@@ -413,7 +401,7 @@ def fit_scaled(rows: Callable[[int], Rows], segments: int, units: int, penalty: 
     total, square = np.sum(distribute(moments, segments, workers), axis=0) / units
     deviation = np.sqrt(np.maximum(square - total**2, 0.0))
     varies = deviation > SMALLEST_DEVIATION * np.sqrt(square)
-    # What does not vary is the constant, or nothing at all.
+    # A column that does not vary is the constant, or 0.
     size = np.where(varies, deviation * math.sqrt(len(deviation)), np.where(total != 0, np.abs(total), 1.0))
     factor = 1 / size
 

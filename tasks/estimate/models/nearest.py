@@ -9,8 +9,8 @@ lattice on which differences are exact (``tasks/estimate/papers/matching/scores.
 No outcome is read here: at label level everything in this module is public, at sample level it is post-processing of
 noisy scores and treatments.
 
-Matching and estimators with public weights take the variance of what they release from differences of outcomes within
-such pairs. Derivations: ``docs/proofs/matching.md``, sections 1 to 4.
+Matching and estimators with public weights estimate sampling variances from differences of outcomes within such pairs.
+Derivations: ``docs/proofs/matching.md``, sections 1 to 4.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def match_capped(
         treated: shape (n,), zeros and ones.
         ratio: N >= 1.
         caps: how often a treated unit and a control may serve.
-        estimand: the units that it is over are the queries.
-        caliper: a query whose N-th nearest available unit is further away than this is left out whole: it has no
-            neighbours, uses nobody up and is no query. None: a query always takes its N.
-        keep: return the neighbours too, 4 N bytes a unit.
+        estimand: its units are the queries.
+        caliper: a query whose N-th nearest available unit is further away is left out: it has no neighbours and uses no
+            unit. None: a query always takes its N.
+        keep: whether to return the neighbours, 4 N bytes a unit.
 
     Raises:
         DataError: without a caliper, a query finds fewer than N units that are not exhausted.
@@ -101,9 +101,7 @@ def match_capped(
 
 
 def most_used(scores: FloatArray, treated: ByteArray, ratio: int, estimand: Estimand = Estimand.ATE) -> int:
-    """Return M, the most often that a unit is among the ``ratio`` nearest without caps.
-
-    Queries are units of the opposite arm.
+    """Return M, how often a unit is among the ``ratio`` nearest without caps, at most.
 
     Arguments and errors as of :func:`match_capped`.
     """
@@ -118,13 +116,11 @@ def most_used(scores: FloatArray, treated: ByteArray, ratio: int, estimand: Esti
 def adaptive_limit(epsilon: float, coefficient: float, larger: int, most: float) -> int:
     """Return k, how often a unit of the smaller arm may serve, in multiples of N.
 
-    Yuan et al. 2026, Equations 9 to 12.
-
-    It weighs noise, whose variance grows like 2 (k/epsilon)^2, against the bias of a cap, like
-    (coefficient * larger * most/k)^2.
+    Yuan et al. 2026, Equations 9 to 12: it balances noise variance, like 2 (k/epsilon)^2, and the squared
+    bias of a cap, like (coefficient * larger * most/k)^2.
 
     Args:
-        epsilon: what the outcome's noise may spend.
+        epsilon: of the outcome's noise.
         coefficient: c at label level, h at sample level.
         larger: units of the larger arm.
         most: M1 = M/N.
@@ -137,18 +133,16 @@ def integer_caps(
 ) -> tuple[int, int]:
     """Return how often a treated unit and a control may serve.
 
-    The smaller arm has the limit, the larger one less in proportion.
-
-    Raised to where every query must find its N units: with c candidates of cap k N, a query that finds fewer has
-    met c - N + 1 exhausted ones, (c - N + 1) k N uses by at most q - 1 earlier queries of N each; impossible for
-    k >= q/(c - N + 1). The paper has no such floor.
+    The smaller arm has the limit, the larger one less in proportion. Both are raised until every query must find its N
+    units: with c candidates of cap k N, a query that finds fewer has met c - N + 1 exhausted ones, (c - N + 1) k N uses
+    by at most q - 1 earlier queries of N each; impossible for k >= q/(c - N + 1). The paper has no such floor.
 
     Args:
         limit: k of the smaller arm, in multiples of N; a fraction, so that M/N times N is M.
         treated: units of the treated arm.
         controls: units of the control arm.
         ratio: N.
-        estimand: says which arm has queries.
+        estimand: its units are the queries.
 
     Raises:
         DataError: an arm that is searched has fewer than N units.
@@ -176,7 +170,7 @@ def _match_into(
     cap: int,
     caliper: float | None,
 ) -> None:
-    """One direction: ``queries``, traversed in ``sequence``, served by ``candidates``."""
+    """Match ``queries``, traversed in ``sequence``, to ``candidates``."""
     from causalveil.tasks.estimate.models import nearest_numba
 
     starts = np.empty(len(scores), dtype=np.int32)
@@ -217,13 +211,13 @@ def variance_pairs(
     """Return pairs of units near each other in score, no unit twice in one of the three lists.
 
     Within the treated and within the controls: neighbours in score. Across (a treated unit first): every unit of the
-    smaller arm with its nearest unit of the larger one that is still free, the nearest two thirds of these pairs: where
-    one arm is scarce what is left over is far apart, and would make the variance larger than it is.
+    smaller arm with its nearest unit of the larger one that is still free, the nearest two thirds of these pairs: the
+    others are far apart where one arm is scarce, and would make the variance too large.
 
     Args:
         scores: shape (n,), in the order of traversal.
         in_treated: shape (n,), 1 for units of the treated arm, 0 for controls.
-        used: shape (n,), the units that weigh anything.
+        used: shape (n,), whether the weight is above 0.
     """
     within = []
     for arm in (1, 0):
@@ -245,9 +239,9 @@ def variance_pairs(
 
 
 def sums_exponent(count: int, power: int) -> int:
-    """Return G of the lattice 2^-G on which sums of powers fit into 64 bits.
+    """Return G of the lattice 2^-G on which sums of ``count`` powers fit into 64 bits.
 
-    They are sums of ``count`` numbers of size 2^(power G + power).
+    Each is a number of size 2^(power G + power).
     """
     room = 62 - power - math.ceil(math.log2(max(count, 1)))
     return min(LARGEST_EXPONENT, room // power)
@@ -260,10 +254,7 @@ def _whole(outcome: FloatArray, exponent: int) -> IntArray:
 def arm_sums(
     weights: IntArray | Int32Array, in_treated: ByteArray, outcome: FloatArray, exponent: int
 ) -> tuple[int, int]:
-    """Return the exact sums of W_i u_i 2^G over the treated and over the controls.
-
-    The weights W are whole numbers, shape (n,).
-    """
+    """Return exact sums of W_i u_i 2^G over treated and controls; W whole numbers, shape (n,)."""
     treated = controls = 0
     for first in range(0, len(in_treated), CHUNK):
         part = slice(first, first + CHUNK)

@@ -17,10 +17,7 @@ from causalveil.tasks.machine.arrays import BoolArray, FloatArray, Int32Array
 
 
 def _root(forest: Int32Array, place: int) -> int:
-    """The next place that is not exhausted, ``place`` itself perhaps.
-
-    It halves the path on the way.
-    """
+    """Return the next place, from ``place`` on, that is not exhausted, and halve the path to it."""
     while forest[place] != place:
         forest[place] = forest[forest[place]]
         place = forest[place]
@@ -28,7 +25,7 @@ def _root(forest: Int32Array, place: int) -> int:
 
 
 def _starts(queries: Int32Array, candidates: Int32Array, scores: FloatArray, starts: Int32Array) -> None:
-    """For each query the number of candidates below its score; both given by ascending score."""
+    """Count for each query the candidates below its score; both by ascending score."""
     place = 0
     for query in queries:
         while place < len(candidates) and scores[candidates[place]] < scores[query]:
@@ -82,7 +79,7 @@ def _match(
     count = len(candidates)
     sorted_scores = scores[candidates]
     mirror = _mirrored_compiled(sorted_scores)
-    # Counted by place, which keeps what a query touches together in memory.
+    # Counted by place, so that the counters of one query are near each other in memory.
     used = np.zeros(count, dtype=np.int32)
     up_next = np.arange(count + 1).astype(np.int32)
     down_next = up_next.copy()

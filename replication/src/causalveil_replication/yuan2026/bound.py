@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.models.nearest import NO_CAP, match_capped
 from causalveil.tasks.estimate.papers.matching.scores import exact_scores, fitted
 from causalveil.tasks.estimate.papers.matching.weights import caps
@@ -33,7 +32,7 @@ def bounds(prepared: Prepared, epsilons: tuple[str, ...]) -> Iterator[dict[str, 
         study = MatchingStudy.model_validate(
             prepared.data.document(estimator, {"epsilon": epsilon, "delta": 0, "level": "label"})
         )
-        score = exact_scores(rows, fitted(study, sizes_of(study, len(rows)), enclave))
+        score = exact_scores(rows, fitted(study, len(rows), enclave))
         limits = caps(study, score, rows.t)
         free = match_capped(score, rows.t, RATIO, (NO_CAP, NO_CAP)).uses.astype(np.int64)
         capped = match_capped(score, rows.t, RATIO, limits).uses.astype(np.int64)

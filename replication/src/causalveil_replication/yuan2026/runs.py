@@ -69,7 +69,6 @@ def prepare(data: PublishedData, seeds: int) -> Prepared:
     """Rows in the order of each run, and the estimate without privacy."""
     from causalveil.schemas.estimators.matching import MatchingStudy
     from causalveil.tasks.data.enclave import MemoryEnclave
-    from causalveil.tasks.data.split import sizes_of
     from causalveil.tasks.estimate.papers.matching import scores as match_scores
     from causalveil_replication.yuan2026 import errors as matching_errors
     from causalveil_replication.yuan2026.data import rows_of
@@ -78,7 +77,7 @@ def prepare(data: PublishedData, seeds: int) -> Prepared:
     document = data.document({"name": "matching", "penalty": penalty}, {"epsilon": 1, "level": "label"})
     study = MatchingStudy.model_validate(document)
     orders = tuple(rows_of(study, data.frame, seed.to_bytes(16, "little")) for seed in range(seeds))
-    fitted = match_scores.fitted(study, sizes_of(study, data.frame.height), MemoryEnclave.of(orders[0]))
+    fitted = match_scores.fitted(study, data.frame.height, MemoryEnclave.of(orders[0]))
     width = study.outcome.width
     truth = {ratio: matching_errors.non_private_estimate(orders[0], fitted, ratio, width) for ratio in RATIOS}
     return Prepared(data, penalty, tuple(map(MemoryEnclave.of, orders)), truth)

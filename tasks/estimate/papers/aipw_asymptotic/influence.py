@@ -1,18 +1,15 @@
-"""The asymptotic intervals of Schröder, Hartenstein and Feuerriegel (2025), as printed.
+"""Compute the asymptotic intervals of Schröder, Hartenstein and Feuerriegel (2025), as printed.
 
-Equations 7, 11, 15 and 16.
-
-Nuisances are fitted without privacy, per arm and fold, and the scores are averaged over everybody. What protects a
-unit is noise scaled by the *gross-error sensitivity*, the largest influence that a unit of the declared domain could
-have on the estimate::
+Equations 7, 11, 15 and 16. Nuisances are fitted without privacy, per arm and fold, and scores are averaged over all
+units. A unit is protected by noise scaled by the *gross-error sensitivity*, the largest influence that a unit of the
+declared domain could have on the estimate::
 
     tau_DP    = tau + gamma r(eps1, delta1) U            gamma   = sup_z |Gamma(z) - tau|                  (7)
     sigma2_DP = max(0, sigma2 + gamma_s r(eps2, delta2) U')   gamma_s = sup_z |(Gamma(z) - tau)^2 - sigma2|    (11)
     V = sigma2_DP + n gamma^2 r(eps1, delta1)^2               interval tau_DP +- z sqrt(V/n)               (15, 16)
 
-with r(eps, delta) = 5 sqrt(2 ln n ln(2/delta))/(eps n): n gamma^2 r^2 is gamma^2 50 ln(n) ln(2/delta)/(n eps^2), as
-(16) has it. ``schemas/estimators/aipw.py`` says on what this rests; it is offered for comparison,
-if a contract allows it.
+with r(eps, delta) = 5 sqrt(2 ln n ln(2/delta))/(eps n): n gamma^2 r^2 is gamma^2 50 ln(n) ln(2/delta)/(n eps^2), as in
+(16). ``schemas/estimators/aipw.py`` states its assumptions; it is offered for comparison, if a contract allows it.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from causalveil.schemas.privacy import PrivacyCost, Scope
-from causalveil.tasks.estimate.papers.aipw_asymptotic.learners import Learner, Surface, constant, unheard
+from causalveil.tasks.estimate.papers.aipw_asymptotic.learners import Learner, Surface, constant, without_warnings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.mechanisms import Budget, GrossErrorGaussian, Slot, gross_error_gaussian
@@ -35,7 +32,7 @@ from causalveil.tasks.privacy.mechanisms import Budget, GrossErrorGaussian, Slot
 EFFECT = Slot(name="effect", scope=Scope.all)
 VARIANCE = Slot(name="variance", scope=Scope.all)
 STARTS = 10
-# Combinations of levels that the search starts from: all of them if there are no more than this.
+# Number of combinations of levels that the search starts from; all if there are no more.
 COMBINATIONS = 64
 # Rows whose surfaces are computed at once: bounds the kernel matrix between them and the training rows.
 CHUNK = 2_048
@@ -45,8 +42,8 @@ CHUNK = 2_048
 class Domain:
     """The values that a unit may have: features in the unit cube, an outcome, a treatment.
 
-    The outcome is in [lower, upper]. ``categories``: first column and number of columns of each one-hot block, of which
-    one is 1 and the others are 0. (A number's missing flag may be anything in [0, 1] here.)
+    The outcome is in [lower, upper]. ``categories``: first column and number of columns of each one-hot block. (A
+    missing flag may have any value in [0, 1] here.)
     """
 
     features: int
@@ -58,10 +55,7 @@ class Domain:
 
 @dataclass(frozen=True)
 class Table:
-    """The units as a table for the learners: x (n, d) in [0, 1], t (n,) and y (n,).
-
-    t holds zeros and ones, and y is in outcome units.
-    """
+    """Units for the learners: x (n, d) in [0, 1], t (n,) 0 or 1, y (n,) in outcome units."""
 
     x: FloatArray
     t: FloatArray
@@ -74,10 +68,7 @@ class Table:
 
 @dataclass(frozen=True)
 class NuisanceSurfaces:
-    """The models of one fold: mean outcomes of both arms, and the propensity score.
-
-    The propensity score is not clipped yet.
-    """
+    """The models of one fold: mean outcomes of both arms, and the unclipped propensity score."""
 
     treated: Surface
     control: Surface
@@ -88,8 +79,8 @@ class NuisanceSurfaces:
 class InfluenceMoments:
     """Exact tau, sigma2 (equation 8), gamma (7) and gamma_s (11), in outcome units.
 
-    None of them is private yet. gamma and gamma_s are above 0 for every table: the search for gamma looks at both ends
-    of the outcome's range.
+    None of them is private yet. gamma and gamma_s are above 0 for every table, since the search for gamma includes both
+    ends of the outcome's range.
     """
 
     units: int
@@ -102,14 +93,12 @@ class InfluenceMoments:
 def mechanisms(
     units: int | None, cost: PrivacyCost, effect: PrivacyCost
 ) -> tuple[GrossErrorGaussian, GrossErrorGaussian]:
-    """Return the mechanisms of the effect and of the variance.
-
-    The effect's is at ``effect`` = (eps1, delta1), the variance's at what is left of ``cost``.
+    """Return the mechanisms of the effect, at (eps1, delta1), and of the variance, at the rest.
 
     Args:
         units: n, or None while unknown.
         cost: the whole (eps, delta), delta > 0.
-        effect: a part of it; the paper's tables have 0.9 of both.
+        effect: (eps1, delta1), a part of it; 0.9 of both in the paper's tables.
     """
     rest = PrivacyCost(epsilon=cost.epsilon - effect.epsilon, delta=cost.delta - effect.delta)
     return gross_error_gaussian(units, effect), gross_error_gaussian(units, rest)
@@ -128,8 +117,8 @@ def influence(
 def fit(table: Table, domain: Domain, outcome: Learner, propensity: Learner, seed: int) -> NuisanceSurfaces:
     """Fit the three models to a fold's training units.
 
-    An empty arm is no error, which would tell of the data: its outcomes are taken to be in the middle of their range,
-    and every score is then the share of 0 or 1, to be clipped.
+    An empty arm is no error, which would reveal data: its outcomes are taken to be in the middle of their range, and
+    every propensity score is then 0 or 1, before it is clipped.
     """
     treated = table.t > 0
     middle, share = constant((domain.lower + domain.upper) / 2), float(np.mean(treated))
@@ -141,11 +130,10 @@ def fit(table: Table, domain: Domain, outcome: Learner, propensity: Learner, see
 
 
 def farthest(nuisances: NuisanceSurfaces, domain: Domain, tau: float, starts: int = STARTS) -> float:
-    """Return max over z of |Gamma(z) - tau|, as bounded L-BFGS-B finds it.
+    """Return max over z of |Gamma(z) - tau| by bounded L-BFGS-B from several starting points.
 
-    The search begins at ``starts`` starting points. Gamma is linear in y, so the supremum is at an end of the outcome's
-    range; for each end and arm the search is over x, from starts at different levels. All starts advance together, as
-    one problem whose variables separate.
+    Gamma is linear in y, so the supremum is at an end of the outcome's range; for each end and arm the search is over
+    x, from starts at different levels. All starts advance together, as one problem whose variables separate.
     """
     corners = [(t, y) for t in (1.0, 0.0) for y in (domain.lower, domain.upper)]
     first = _starting_points(starts, domain)
@@ -169,7 +157,7 @@ def farthest(nuisances: NuisanceSurfaces, domain: Domain, tau: float, starts: in
     return best
 
 
-@unheard()
+@without_warnings()
 def moments(
     folds: Sequence[Table],
     domain: Domain,
@@ -181,12 +169,12 @@ def moments(
 
     Args:
         folds: the units in two or more disjoint parts; each is scored by models of the others.
-        domain: where the suprema are taken.
+        domain: over which suprema are taken.
         learners: of the outcome and of the propensity.
         seed: of stochastic learners; a resumed run has the same.
-        suprema: how they are found.
+        suprema: the search for them.
     """
-    # What brings threads of its own must be there before they are limited, or the first run of a process would differ.
+    # Libraries with threads of their own must be loaded before threads are limited, else a process's first run differs.
     for name in ("scipy.optimize", "sklearn.utils.extmath"):
         import_module(name)
     with one_thread():
@@ -194,7 +182,7 @@ def moments(
         scores = np.concatenate([_scores(fold, model, domain.clip) for fold, model in zip(folds, models, strict=True)])
         tau = float(scores.mean())
         sigma2 = float(np.mean((scores - tau) ** 2))
-        # What a unit of the table attains is in the domain too, whatever the optimiser found.
+        # Units of the table are in the domain too.
         gamma = max(float(np.abs(scores - tau).max()), *(suprema(model, domain, tau) for model in models))
     # (Gamma - tau)^2 ranges from 0, where a score equals tau, to gamma^2. If none does, this is above the supremum.
     return InfluenceMoments(len(scores), tau, sigma2, gamma, max(gamma**2 - sigma2, sigma2))
@@ -224,7 +212,7 @@ def _scores(table: Table, nuisances: NuisanceSurfaces, clip: tuple[float, float]
 def _gap(
     x: FloatArray, t: FloatArray, y: FloatArray, nuisances: NuisanceSurfaces, clip: tuple[float, float], tau: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Gamma(x, t, y) - tau, shape (points,), and its gradient along x, shape (points, d).
+    """Return Gamma(x, t, y) - tau, shape (points,), and its gradient along x, shape (points, d).
 
     Gamma = mu_1 - mu_0 + t (y - mu_1)/pi - (1 - t)(y - mu_0)/(1 - pi); a clipped score has no slope.
     """
@@ -241,10 +229,9 @@ def _gap(
 
 
 def _starting_points(count: int, domain: Domain) -> FloatArray:
-    """``count`` points, or as many as there are combinations of levels, shape (points, features).
+    """Return at least ``count`` points, shape (points, features), the same in every run.
 
-    Every combination is there once at least if there are no more than ``COMBINATIONS``. Fixed, so that a resumed run
-    searches from where the first one did.
+    They include every combination of levels if there are no more than ``COMBINATIONS``.
     """
     sizes = [size for _, size in domain.categories]
     combinations = math.prod(sizes)
@@ -260,7 +247,7 @@ def _starting_points(count: int, domain: Domain) -> FloatArray:
 
 
 def _spread(count: int, d: int) -> FloatArray:
-    """Points that fill the unit cube evenly, shape (count, d): the additive sequence of the plastic number's kin."""
+    """Return quasi-random points of the unit cube, shape (count, d): Roberts's additive R_d sequence."""
     ratio = 2.0
     for _ in range(64):
         ratio = (1 + ratio) ** (1 / (d + 1))

@@ -1,13 +1,11 @@
-"""Nuisance models of the asymptotic guarantee, by name, from a closed registry.
+"""Fit nuisance models of the asymptotic guarantee, by name, from a closed registry.
 
-They are fitted without any privacy.
-
-A study names a model; it never says where code is to be loaded from, since a study file travels and must not execute
-anything beside rows. A site adds a model in code that it has installed: an entry point of the group
+They are fitted without any privacy. A study names a model and never a place to load code from, since a study file
+travels and must not execute code. A site adds a model in code that it has installed: an entry point of the group
 ``causalveil.outcome_models`` or ``causalveil.propensity_models`` that is a :class:`Learner`.
 
-The models are those of Schröder, Hartenstein and Feuerriegel (2025), appendix C.2, fitted by scikit-learn. A learner
-sees features in [0, 1], outcomes in their own units, and treatments as 0 and 1.
+The models are those of Schröder, Hartenstein and Feuerriegel (2025), appendix C.2, fitted by scikit-learn. Features are
+in [0, 1], outcomes in their own units, treatments 0 or 1.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ class Learner:
     Attributes:
         fit: (features (m, d), targets (m,), seed) -> a smooth surface. A propensity model's values lie in [0, 1]
             and its targets are 0 or 1. The same arguments must give the same surface: a resumed run fits again.
-        largest: most units of a study that it takes, or None.
+        largest: the largest number of units that it takes, or None.
     """
 
     fit: Callable[[FloatArray, FloatArray, int], Surface]
@@ -62,7 +60,7 @@ def learner(role: Role, name: str) -> Learner:
     """Return the learner of that name.
 
     Raises:
-        StudyError: not in the registry.
+        StudyError: the model is not in the registry.
     """
     learners = {**_installed(role), **_REGISTRY[role]}
     if name not in learners:
@@ -75,11 +73,8 @@ def learner(role: Role, name: str) -> Learner:
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
-    """Suppress all warnings within.
-
-    Whether a model converged is a fact about the data.
-    """
+def without_warnings() -> Iterator[None]:
+    """Suppress all warnings, since whether a model converged is a fact about the data."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -92,7 +87,7 @@ def constant(value: float) -> Surface:
 
 @cache
 def _installed(role: Role) -> dict[str, Learner]:
-    """Models that installed packages offer; a built-in name cannot be taken over."""
+    """Return the models of installed packages; they cannot replace built-in ones."""
     learners: dict[str, Learner] = {}
     for entry in entry_points(group=f"causalveil.{role}_models"):
         model = entry.load()
@@ -102,7 +97,7 @@ def _installed(role: Role) -> dict[str, Learner]:
 
 
 def _logistic(x: FloatArray, t: FloatArray, seed: int) -> Surface:  # noqa: ARG001  (nothing is drawn)
-    """Logistic regression with scikit-learn's defaults."""
+    """Fit a logistic regression with scikit-learn's defaults."""
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression().fit(x, t)
@@ -116,7 +111,7 @@ def _logistic(x: FloatArray, t: FloatArray, seed: int) -> Surface:  # noqa: ARG0
 
 
 def _kernel_ridge(x: FloatArray, y: FloatArray, seed: int) -> Surface:  # noqa: ARG001  (nothing is drawn)
-    """Kernel ridge regression, kernel exp(-||a - b||^2 / d), d features: scikit-learn's default width."""
+    """Fit kernel ridge regression with kernel exp(-||a - b||^2 / d), d features: scikit-learn's default."""
     from sklearn.kernel_ridge import KernelRidge
 
     dual = KernelRidge(kernel="rbf", alpha=ALPHA).fit(x, y).dual_coef_
@@ -132,7 +127,7 @@ def _kernel_ridge(x: FloatArray, y: FloatArray, seed: int) -> Surface:  # noqa: 
 
 
 def _network(x: FloatArray, y: FloatArray, seed: int) -> Surface:
-    """One hidden layer of 32 tanh neurons, stochastic gradient descent, scikit-learn's other defaults."""
+    """Fit a hidden layer of 32 tanh neurons by stochastic gradient descent, with scikit-learn's defaults."""
     from sklearn.neural_network import MLPRegressor
 
     return _layers(MLPRegressor, x, y, seed)

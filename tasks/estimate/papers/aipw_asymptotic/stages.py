@@ -1,4 +1,4 @@
-"""The asymptotic guarantee as a study asks for it: charges, stage, interval.
+"""Run the asymptotic guarantee for a study: charges, stage, interval.
 
 The mathematics is in ``tasks/estimate/papers/aipw_asymptotic/influence.py``.
 """
@@ -30,20 +30,17 @@ NOT_COVERED = (limit(Code.unmeasured), limit(Code.nuisance_models), limit(Code.n
 
 
 def mechanisms(study: AipwStudy, units: int | None) -> tuple[GrossErrorGaussian, GrossErrorGaussian]:
-    """Return the mechanisms that release effect and variance.
-
-    The effect has the declared share of epsilon and delta, the variance the rest.
-    """
+    """Return the mechanisms of the effect, on its share, and of the variance, on the rest."""
     share, cost = study.estimator.effect_share, study.privacy.cost
     effect = PrivacyCost(epsilon=cost.epsilon * share, delta=cost.delta * share)
     return asymptotic.mechanisms(units, cost, effect)
 
 
 def learners(study: AipwStudy, units: int | None) -> tuple[Learner, Learner]:
-    """Return the models that the study names, of the outcome and of the propensity.
+    """Return the study's models of the outcome and of the propensity.
 
     Raises:
-        StudyError: not in the registry, or not for so many units.
+        StudyError: a model is not in the registry, or takes fewer units.
     """
     score = study.estimator.propensity
     outcome = learner(Role.outcome, study.estimator.outcome_model.model)
@@ -58,7 +55,7 @@ def draws(study: AipwStudy, sizes: Sizes | None) -> tuple[tuple[Slot, GrossError
     """Return the draws of effect and variance, from public facts alone.
 
     Raises:
-        StudyError: a model is not in the registry, or not for so many units.
+        StudyError: a model is not in the registry, or takes fewer units.
     """
     units = None if sizes is None else sizes.units
     learners(study, units)
@@ -79,10 +76,7 @@ def domain(study: AipwStudy) -> Domain:
 
 
 def table(study: AipwStudy, rows: Rows) -> Table:
-    """Return normalised rows as a table for the learners.
-
-    Features are in [0, 1] without the intercept, outcomes in their units.
-    """
+    """Return normalised rows as a table for the learners, without the intercept."""
     x = rows.x[:, :-1] / scale(study)
     for block in blocks(study):
         if not isinstance(block.covariate, CategoricalCovariate):
@@ -93,10 +87,7 @@ def table(study: AipwStudy, rows: Rows) -> Table:
 
 
 def findings(study: AipwStudy, moments: InfluenceMoments, released: tuple[float, float]) -> Findings:
-    """Return the findings by equations 15 and 16.
-
-    The common assembly gives them when nothing is kept for the noise of the variance.
-    """
+    """Return the findings by equations 15 and 16: ``assemble`` without noise of the variance."""
     effect, _ = mechanisms(study, moments.units)
     tau, sigma2 = released
     estimate = Estimate(value=tau, variance=sigma2 / moments.units, noise=moments.gamma, variance_noise=0.0)
@@ -113,23 +104,21 @@ def findings(study: AipwStudy, moments: InfluenceMoments, released: tuple[float,
 
 
 def adjustment(study: AipwStudy) -> ConfoundingStatement:
-    """Return what was done about confounding, or in a trial for precision."""
+    """Return the confounding statement; in a trial the adjustment is for precision."""
     if study.estimator.propensity.known is None:
         return by(AdjustmentMethod.doubly_robust)
-    # Without covariates a model of the outcome is the arms' means.
+    # Without covariates the outcome models are the arms' means.
     return of_trial(AdjustmentMethod.doubly_robust if study.covariates else None)
 
 
 def asymptotic_stage(study: AipwStudy, enclave: Enclave, seed: int, budget: Budget) -> Findings:
-    """Return nuisances, scores, suprema, two releases and the interval, from the folds.
-
-    All rows are held in memory.
+    """Fit the folds' models, make both releases, and return the interval, all rows in memory.
 
     Args:
         study: of guarantee ``asymptotic``.
-        enclave: where ``folds`` has cut the rows.
-        seed: of stochastic learners; of the run's key, so that a resumed run fits the same models.
-        budget: where noise is drawn and charged.
+        enclave: with the rows in folds.
+        seed: of stochastic learners, from the run's key, so that a resumed run fits the same models.
+        budget: of both releases.
 
     Raises:
         StudyError: a model is not in the registry.
@@ -137,7 +126,7 @@ def asymptotic_stage(study: AipwStudy, enclave: Enclave, seed: int, budget: Budg
     folds = Folds.open(enclave)
 
     def exact() -> InfluenceMoments:
-        tables = [table(study, _together(folds.fold(index))) for index in range(folds.count)]
+        tables = [table(study, _all_rows(folds.fold(index))) for index in range(folds.count)]
         units = sum(map(len, tables))
         return asymptotic.moments(tables, domain(study), learners(study, units), seed)
 
@@ -145,8 +134,8 @@ def asymptotic_stage(study: AipwStudy, enclave: Enclave, seed: int, budget: Budg
     return findings(study, moments, asymptotic.release(moments, mechanisms(study, moments.units), budget))
 
 
-def _together(pieces: Pieces) -> Rows:
-    """All rows in memory, copied one piece after the other: an open piece takes a file and a map."""
+def _all_rows(pieces: Pieces) -> Rows:
+    """Return all rows in memory, copied piece by piece: an open piece takes a file and a map."""
     width = pieces.rows(0).x.shape[1]
     x, t, u = np.empty((pieces.units, width)), np.empty(pieces.units, dtype=np.uint8), np.empty(pieces.units)
     start = 0
@@ -159,5 +148,5 @@ def _together(pieces: Pieces) -> Rows:
 
 
 def _known(score: float) -> Learner:
-    """A randomised trial: everybody's score is declared."""
+    """Return the propensity model of a randomised trial, whose score is declared."""
     return Learner(lambda x, t, seed: constant(score))  # noqa: ARG005  (nothing is learnt)

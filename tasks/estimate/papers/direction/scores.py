@@ -15,11 +15,11 @@ float's precision they give a map phi of a few cosines and sines into d dimensio
     ||phi(v)|| = 1 for every v, exactly but for rounding,       |phi(v)'phi(w) - k(v - w)| <= ``PRECISION``.
 
 So a regression is a system of d equations, summed over chunks of rows: O(n d^2) time and O(d^2) memory beyond a chunk,
-at any n, and no random feature is drawn. What the privacy proofs ask of a kernel is ||phi|| <= 1, which holds by
-construction, and k in [0, 1], which the difference charged for covers (``docs/proofs/direction.md``, section 1).
+at any n, and no random feature is drawn. The privacy proofs require ||phi|| <= 1, which holds by construction, and k in
+[0, 1], whose error is charged for (``docs/proofs/direction.md``, section 1).
 
 A variable that causes the other leaves residuals that do not depend on it, so the direction with the *smaller* score
-wins (Kusner et al. 2016, Algorithm 1). Smaller is more independent: |Spearman's rho|, |Kendall's tau|, HSIC (Gretton et
+wins (Kusner et al. 2016, Algorithm 1). Scores are: |Spearman's rho|, |Kendall's tau|, HSIC (Gretton et
 al. 2005, the biased estimate trace(KHLH)/(m - 1)^2), and log IQR(a) + log IQR(b), their own. Ranks are a permutation:
 ties are broken by an order that the caller passes, in a run by the keyed hash of the unit, since the sensitivities are
 proved for permutations and the order of rows may depend on the data.
@@ -30,7 +30,7 @@ the same bins shifted by half a width (Dwork & Lei 2009): while it stays in a bi
 distance is the fewest units to replace until a bin is left: test units exactly, by windows of the sorted values;
 training units by a lower bound, since each moves every residual by at most D (:func:`residual_movement`). The larger
 distance of the two bins counts, and the smallest of all vectors. Proofs, and where the printed bounds are wide:
-``docs/proofs/direction.md``; of distances its section 7.
+``docs/proofs/direction.md``, of distances in section 7.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Kernel:
 
     @property
     def _half_period(self) -> float:
-        """Two values are at most 2 radius apart, so the next period's bump is CUT bandwidths away."""
+        """Half the period: values are at most 2 radius apart, so the next period is CUT bandwidths away."""
         return self.radius + CUT * self.bandwidth / 2
 
     @cached_property
@@ -106,7 +106,7 @@ class Kernel:
 
     @cached_property
     def _amplitudes(self) -> FloatArray:
-        """Square roots of the coefficients, which are made to add up to 1: constant first, shape (1 + frequencies,)."""
+        """Square roots of the coefficients, scaled to add up to 1: constant first, shape (1 + frequencies,)."""
         squares = np.exp(-((self._frequencies * self.bandwidth) ** 2) / 2)
         coefficients = np.concatenate([[0.5], squares])
         return np.asarray(np.sqrt(coefficients / coefficients.sum()))
@@ -116,7 +116,7 @@ Pairs = Callable[[int], FloatArray]
 """``pairs(index)``: the (x, y) of one segment, shape (rows, 2), both in [-1, 1]."""
 
 CHUNK = 8_192
-# Largest norm of the computed gradient at which a fit is accepted, the rounding of its sums included; charged.
+# Largest norm of the computed gradient, with the rounding of its sums, at which a fit is accepted; charged.
 TOLERANCE = 1e-10
 # Predictions are rounded to this lattice; charged.
 STEP = 2.0**-32
@@ -132,8 +132,8 @@ class Regression:
     def predict(self, values: FloatArray) -> FloatArray:
         """Return predictions in [-1, 1], shape (m,) for values of shape (m,); multiples of ``STEP``.
 
-        Equal values have equal predictions then, whatever a product's rounding makes of their places: rows that tie
-        are ranked by their keyed order, not by the last bit of a float.
+        Equal values then have equal predictions, for any rounding of products at their places: rows that tie are ranked
+        by their keyed order, not by the last bit of a float.
         """
         result = np.empty(len(values))
         with one_thread():
@@ -147,14 +147,14 @@ def fit(pairs: Pairs, segments: int, cause: int, penalty: float, bandwidth: floa
 
     Args:
         pairs: training rows of a segment, shape (rows, 2) in [-1, 1].
-        segments: how many there are.
-        cause: the column that predicts.
+        segments: number of segments.
+        cause: the column of the predictor.
         penalty: in (0, 1].
         bandwidth: of the Gaussian kernel.
         workers: threads.
 
     Raises:
-        ConvergenceError: no training rows, or the equations were not solved to ``TOLERANCE``.
+        ConvergenceError: there are no training rows, or the equations were not solved to ``TOLERANCE``.
     """
     kernel = Kernel(bandwidth, 1.0)
     parts = distribute(lambda index: _sums(pairs(index), cause, kernel), segments, workers)
@@ -166,14 +166,14 @@ def fit(pairs: Pairs, segments: int, cause: int, penalty: float, bandwidth: floa
     with one_thread():
         weights = np.linalg.solve(gram, right)
     gradient = float(np.linalg.norm(gram @ weights - right))
-    # ||w|| <= 1/sqrt(2 penalty) for the minimiser; what the sums' rounding adds to the gradient grows with it.
+    # ||w|| <= 1/sqrt(2 penalty) for the minimiser; the gradient's rounding error grows with it.
     if not (gradient <= TOLERANCE / 2 and np.linalg.norm(weights) <= 1 / math.sqrt(penalty)):
         raise ConvergenceError("the regression did not reach its declared tolerance; raise 'penalty'")
     return Regression(kernel, weights)
 
 
 def _sums(pairs: FloatArray, cause: int, kernel: Kernel) -> tuple[int, FloatArray, FloatArray]:
-    """Rows, sum of phi phi', shape (d, d), and sum of phi times the other column, shape (d,)."""
+    """Return rows, the sum of phi phi', shape (d, d), and of phi times the other column, shape (d,)."""
     square, vector = np.zeros((kernel.dimension, kernel.dimension)), np.zeros(kernel.dimension)
     for first in range(0, len(pairs), CHUNK):
         chunk = pairs[first : first + CHUNK]
@@ -184,7 +184,7 @@ def _sums(pairs: FloatArray, cause: int, kernel: Kernel) -> tuple[int, FloatArra
 
 
 def residuals(train: FloatArray, test: FloatArray, penalty: float, bandwidth: float) -> tuple[FloatArray, FloatArray]:
-    """Return (r_Y, r_X) on the test rows, shape (m,) each, in [-2, 2], for arrays at hand.
+    """Return (r_Y, r_X) on the test rows, shape (m,) each, in [-2, 2], for rows in memory.
 
     Args:
         train: (x, y) in [-1, 1], shape (n, 2).
@@ -204,8 +204,7 @@ def ranks(values: FloatArray, ties: IntArray | None = None) -> IntArray:
 
     Args:
         values: shape (m,), finite.
-        ties: a permutation, shape (m,): of equal values the one with the smaller number comes first. None: the
-            one that stands first.
+        ties: a permutation, shape (m,), by which equal values are ranked; None: by their order.
     """
     order = np.argsort(values, kind="stable") if ties is None else np.lexsort((ties, values))
     result = np.empty(len(values), dtype=np.int64)
@@ -224,11 +223,8 @@ def spearman(a: FloatArray, b: FloatArray, ties: tuple[IntArray | None, IntArray
 
 
 def sum_of_squares(numbers: IntArray, below: int) -> int:
-    """Sum of the squares of whole numbers, exactly.
-
-    They are all of absolute value less than ``below``, at most 2^31.
-    """
-    # So few at once that 64 bits hold their sum, whatever they are: a wrapped one would move by 2^64 for one row.
+    """Sum the squares of whole numbers of absolute value less than ``below`` <= 2^31, exactly."""
+    # Chunks for whose sums 64 bits suffice: one row could move a wrapped sum by 2^64.
     rows = max(1, min(CHUNK, (1 << 62) // below**2))
     parts = (numbers[first : first + rows] for first in range(0, len(numbers), rows))
     return sum(int(part @ part) for part in parts)
@@ -243,7 +239,7 @@ def kendall(a: FloatArray, b: FloatArray, ties: tuple[IntArray | None, IntArray 
 
     if len(a) < 3:
         return 1.0  # one pair of rows; scipy's p-value divides by zero there
-    # The p-value that comes with it is not used; its asymptotic form costs nothing.
+    # The p-value is not used; its asymptotic form is cheap.
     tau = kendalltau(ranks(a, ties[0]), ranks(b, ties[1]), method="asymptotic").statistic
     return min(abs(float(tau)), 1.0)
 
@@ -251,13 +247,13 @@ def kendall(a: FloatArray, b: FloatArray, ties: tuple[IntArray | None, IntArray 
 def hsic(a: FloatArray, b: FloatArray, kernel_a: Kernel, kernel_b: Kernel) -> float:
     """Return HSIC of a and b, shape (m,) each, m >= 2, in [0, (m/(m - 1))^2/4].
 
-    It is trace(KHLH)/(m - 1)^2. With K = FF' and L = GG' it is ||F'HG||^2/(m - 1)^2: chunks of rows of two narrow
-    matrices, never an m x m matrix.
+    It is trace(KHLH)/(m - 1)^2. With K = FF' and L = GG' it is ||F'HG||^2/(m - 1)^2, from chunks of rows of two narrow
+    matrices.
     """
     m = len(a)
     cross = np.zeros((kernel_a.dimension, kernel_b.dimension))
     total_a, total_b = np.zeros(kernel_a.dimension), np.zeros(kernel_b.dimension)
-    # Small products: threads of BLAS would wait for each other longer than they compute.
+    # Small products: more threads of BLAS would spend more time waiting than computing.
     with one_thread():
         for first in range(0, m, CHUNK):
             f, g = kernel_a.features(a[first : first + CHUNK]), kernel_b.features(b[first : first + CHUNK])
@@ -269,7 +265,7 @@ def hsic(a: FloatArray, b: FloatArray, kernel_a: Kernel, kernel_b: Kernel) -> fl
 
 
 UNIT_ROUNDOFF = 2.0**-53
-# How far a computed HSIC, and a computed rank score, may be from the number that the proofs speak of.
+# Bounds on the rounding errors of a computed HSIC and of a computed rank score.
 HSIC_ERROR = 2e-10
 RANK_ERROR = 2.0**-40
 
@@ -308,9 +304,7 @@ def weight_movement(n: int, penalty: float, variant: Variant) -> float:
 
 
 def residual_movement(n: int, penalty: float, variant: Variant) -> float:
-    """Return D, how far any residual moves when one of n training units is replaced.
-
-    It is at most 2.
+    """Return D <= 2, a bound on any residual's change when one of n training units is replaced.
 
     A prediction is an inner product of the weights with a vector of norm 1, rounded to a lattice, clipped to [-1, 1].
     """
@@ -334,18 +328,14 @@ def hsic_training_sensitivity(n: int, m: int, penalty: float, bandwidth: float, 
 def default_bin(m: int, threshold: float) -> float:
     """Return the default width of bins of log IQR, at most 1.
 
-    A test on m evenly spread values passes with a factor of 3 to spare. k replacements move the logarithm of the range
-    of evenly spread values by about 2 k/m, and the better of the two bins leaves room for a quarter of its width at
-    least.
+    The distance of m evenly spread values is then about 3 times the threshold. k replacements move the logarithm of
+    their range by about 2 k/m, and the better of the two bins leaves at least a quarter of its width.
     """
     return min(1.0, 24 * threshold / m)
 
 
 def order_kept_one_draw(margin: float, scale: float) -> float:
-    """Return P(order kept) for one Laplace draw: 1 - exp(-margin/scale)/2.
-
-    It is the chance that the margin, at least 0, plus the draw has the margin's sign.
-    """
+    """Return P(order kept) for one Laplace draw on the margin >= 0: 1 - exp(-margin/scale)/2."""
     return 1 - math.exp(-margin / scale) / 2
 
 
@@ -358,13 +348,13 @@ def order_kept_two_draws(margin: float, scale: float) -> float:
 def order_kept_four_draws(margin: float, scale: float) -> float:
     """Return P(order kept) for four draws (Kusner et al. 2016, Theorem 4.2).
 
-    Each score is a sum of two logarithms, every one with a draw of its own.
+    Each score is a sum of two logarithms, each with its own draw.
     """
     ratio = margin / scale
     return 1 - (48 + 33 * ratio + 9 * ratio**2 + ratio**3) / 96 * math.exp(-ratio)
 
 
-# Ranges below this count as 0: a bin that is unstable by declaration, whose logarithm is released as its edge.
+# Ranges below this count as 0, in a bin that no test passes; the released logarithm is that of its edge.
 SMALLEST = 1e-9
 # Covers the rounding of bin edges and of differences of values in [-2, 2].
 SLACK = 1e-9
@@ -374,14 +364,14 @@ SLACK = 1e-9
 class QuartileRange:
     """The quartile range of a sorted vector, and the widest and narrowest it can become.
 
-    ``values``: shape (m,), ascending, m >= 2. Replaced values may be anything, which can only shorten distances.
+    ``values``: shape (m,), ascending, m >= 2. Replaced values are unbounded, which can only shorten distances.
     """
 
     values: FloatArray
 
     @property
     def places(self) -> tuple[int, int]:
-        """Places, from 0, of the lower and upper quartile: ceil(m/4) - 1 and ceil(3m/4) - 1."""
+        """Indices of the lower and upper quartile: ceil(m/4) - 1 and ceil(3m/4) - 1."""
         m = len(self.values)
         return -(-m // 4) - 1, -(-3 * m // 4) - 1
 
@@ -392,20 +382,14 @@ class QuartileRange:
         return float(self.values[high] - self.values[low])
 
     def widest(self, replaced: int) -> float:
-        """Return the widest range after that many replacements.
-
-        It is the widest window around the quartiles, longer by as many.
-        """
+        """Return the widest range after replacements: the widest window longer by as many."""
         low, high = self.places
         if replaced > min(low, len(self.values) - 1 - high):
             return math.inf
         return float(np.max(self.values[high : high + replaced + 1] - self.values[low - replaced : low + 1]))
 
     def narrowest(self, replaced: int) -> float:
-        """Return the narrowest range after that many replacements.
-
-        It is the narrowest window between the quartiles, shorter by as many.
-        """
+        """Return the narrowest range after replacements: the narrowest window shorter by as many."""
         low, high = self.places
         if replaced >= high - low:
             return 0.0
@@ -426,30 +410,25 @@ class Bins:
         return math.floor(math.log(iqr) / self.width - self.shift) if iqr < math.inf else 10**9
 
     def room(self, place: int, widest: float, narrowest: float) -> float:
-        """Return how far ranges may move before one leaves bin ``place``.
-
-        ``widest``: the largest of the ranges. ``narrowest``: the smallest.
-        """
+        """Return how far ranges from ``narrowest`` to ``widest`` may move within bin ``place``."""
         low, high = (math.exp(min((place + k + self.shift) * self.width, 700.0)) for k in (0, 1))
         return min(high - widest, narrowest - low) - SLACK
 
 
 def released_log(iqr: float) -> float:
-    """Return the logarithm of a range as it is released: never below that of ``SMALLEST``."""
+    """Return the released logarithm of a range, at least that of ``SMALLEST``."""
     return math.log(max(iqr, SMALLEST))
 
 
 def bin_distances(
     quartile_range: QuartileRange, width: float, cap: int, *, replace: bool, movement: float | None
 ) -> tuple[int, int]:
-    """Return the fewest units to change until log IQR leaves its bin.
-
-    The two are for the plain and the shifted bins, each at most ``cap``.
+    """Return the fewest units to change until log IQR leaves its plain and its shifted bin.
 
     Args:
         quartile_range: range of the sorted values.
         width: of the bins.
-        cap: public; distances beyond it are of no use to a test.
+        cap: the largest distance to return, public.
         replace: whether test units may be replaced.
         movement: D, how far one training unit moves each value; None: not at all.
     """
@@ -464,7 +443,7 @@ def _distance(quartile_range: QuartileRange, bins: Bins, cap: int, replace: bool
     best = _replacements(quartile_range, bins, place, cap) if replace else cap
     if movement is None:
         return best
-    # k replacements of test units, the worst ones, then as many training units as the room that is left takes.
+    # The worst k replacements of test units, then training units for the remaining room.
     for replaced in range(best if replace else 1):
         room = bins.room(place, quartile_range.widest(replaced), quartile_range.narrowest(replaced))
         best = min(best, replaced + math.ceil(max(room, 0.0) / (2 * movement)))
@@ -472,7 +451,7 @@ def _distance(quartile_range: QuartileRange, bins: Bins, cap: int, replace: bool
 
 
 def _replacements(quartile_range: QuartileRange, bins: Bins, place: int, cap: int) -> int:
-    """Fewest replacements that can leave the bin, by bisection: ranges only widen (narrow) with their number."""
+    """Return the fewest replacements that can leave the bin, by bisection, since ranges are monotone."""
 
     def leaves(replaced: int) -> bool:
         return bins.of(quartile_range.widest(replaced)) != place or bins.of(quartile_range.narrowest(replaced)) != place
@@ -485,9 +464,7 @@ def _replacements(quartile_range: QuartileRange, bins: Bins, place: int, cap: in
 
 
 def order_distance(residuals: FloatArray, movement: float, cap: int) -> int:
-    """Return the fewest training units, at least, that can change the order of residuals.
-
-    Residuals have shape (m,). The result is at most ``cap``.
+    """Return a lower bound, at most ``cap``, on training units that can reorder residuals.
 
     Two residuals come closer by at most 2 D per unit, so those that are a gap apart keep their order for fewer than
     gap/(2 D) units. (Kusner et al.'s floor of that quotient is one too many where it is whole.)
@@ -497,8 +474,5 @@ def order_distance(residuals: FloatArray, movement: float, cap: int) -> int:
 
 
 def useful_distance(threshold: float, scale: float) -> int:
-    """Return a distance at which a test fails with probability below 1e-12.
-
-    Nobody needs to know a larger one.
-    """
+    """Return a distance at which a test fails with probability below 1e-12."""
     return math.ceil(threshold + 27 * scale)

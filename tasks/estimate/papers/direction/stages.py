@@ -1,9 +1,9 @@
 """Find the causal direction between two variables: draws, stages, answers.
 
 Regressions of each variable on the other are fitted on the training half (Kusner et al. 2016, Algorithm 1, made
-private). On the test half the residuals of a regression are compared with the variable that predicted; the direction
-whose residuals depend less on it wins. The exact scores stay in the enclave; what leaves it goes through these draws,
-whose scores share epsilon equally. A unit is in one half, so charges on the halves compose in parallel:
+private). On the test half the residuals of a regression are compared with its predictor; the direction whose residuals
+depend less on it wins. The exact scores stay in the enclave and are released by these draws, whose scores share epsilon
+equally. A unit is in one half, so charges on the halves compose in parallel:
 
     protect   ranks                                       HSIC                        IQR
     test      Laplace, estimation                         Laplace, estimation         propose-test-release, estimation
@@ -11,18 +11,17 @@ whose scores share epsilon equally. A unit is in one half, so charges on the hal
     both      noisy regressions, train;                   Laplace at the larger       propose-test-release by units of
               then Laplace, estimation                    sensitivity, all            either half, all
 
-The papers' theorems say how probably noise keeps the order of two scores that are a margin apart. The true margin is
-not released, so they are evaluated at the released one. What that number means without a guess about the truth: one
-minus it is the largest probability, over all true margins of the other sign, of a released margin at least as large.
+The papers' theorems give the probability that noise keeps the order of two scores that are a margin apart. The true
+margin is not released, so they are evaluated at the released one. One minus that number is the largest probability,
+over all true margins of the other sign, of a released margin at least as large.
 
-A plan has a stand-in pair: a public curve, not the data. x is spread evenly over [-1, 1] and y = 0.35 (x + x^3) + 0.3 e
-with e spread evenly too, by a low-discrepancy sequence instead of chance (Roberts's R2), so that what is computed from
-it is close to an expectation.
+A plan uses a stand-in pair, a public curve: x uniform on [-1, 1] and y = 0.35 (x + x^3) + 0.3 e with e uniform too, by
+a low-discrepancy sequence instead of chance (Roberts's R2), so that results are close to expectations.
 
 Both variables are scaled to [-1, 1] by declared bounds, in the order of keyed hashes. Beside ``h.npy`` a segment's
 folder in scratch holds ``xy.npy``, float64 (rows, 2), rows ascending by hash; the leading rows that ``split`` counted
-are training rows. Test rows are brought together in the order of their hashes over all segments: 32 bytes a row, for
-ranks need them all.
+are training rows. Test rows are gathered in the order of their hashes over all segments, 32 bytes a row, since ranks
+need them all.
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ from causalveil.tasks.data.normalise import hashed_order, rescale
 from causalveil.tasks.data.partitions import LoadedSegment
 from causalveil.tasks.data.split import Halves, ascending
 from causalveil.tasks.estimate.papers.direction import scores
-from causalveil.tasks.estimate.papers.direction import scores as direction_sensitivity
 from causalveil.tasks.estimate.papers.direction.scores import (
     Kernel,
     Pairs,
@@ -82,11 +80,11 @@ from causalveil.tasks.privacy.mechanisms import (
     vector_mechanism,
 )
 
-# Digits of a share; the last share takes what is left, so that shares add up exactly.
+# Digits of a share; the last share is the rest, so that shares add up exactly.
 DIGITS = 9
-# Two logarithms of one bin are at most its width apart, but for rounding, which is charged for each.
+# Charged for each vector: two logarithms of one bin are at most its width apart up to rounding.
 ROUNDING = 1e-12
-# Each vector of residuals and the variable that it is compared with: x to y first, then y to x.
+# Each vector of residuals and the variable it is compared with: x to y first, then y to x.
 BESIDE = {"residual_y": "x", "residual_x": "y"}
 VECTORS = (*BESIDE.values(), *BESIDE)
 ScoreMechanism = Laplace | ProposeTestRelease | StableRelease
@@ -105,10 +103,7 @@ _TRAIN_FORMULAS = {
 
 @dataclass(frozen=True)
 class Draw:
-    """One draw: its slot, the scores that it answers, its mechanism.
-
-    A draw of IQR also has the vectors whose ranges it reads.
-    """
+    """One draw: slot, scores, mechanism, and for IQR the vectors whose ranges it reads."""
 
     slot: Slot
     scores: tuple[Score, ...]
@@ -124,7 +119,7 @@ class Draw:
 
     @property
     def cap(self) -> int:
-        """The largest distance that a test needs to know of; 0 without a test."""
+        """The largest distance that a test uses; 0 without a test."""
         if isinstance(self.mechanism, Laplace):
             return 0
         return useful_distance(self.mechanism.threshold, self.mechanism.test_scale)
@@ -140,10 +135,7 @@ class Fit:
 
 
 def draws(study: DirectionStudy, sizes: Sizes | None) -> tuple[Draw, ...]:
-    """Return the draws on scores, in the order of the study's scores.
-
-    Without sizes their sensitivities are formulas.
-    """
+    """Return the draws in the order of scores; without sizes sensitivities are formulas."""
     plan = _Plan(study, sizes)
     result: list[Draw] = []
     ranks = [score for score in study.estimator.scores if score in RANKS]
@@ -153,40 +145,32 @@ def draws(study: DirectionStudy, sizes: Sizes | None) -> tuple[Draw, ...]:
         elif score is Score.hsic or Half.test in study.estimator.protect:
             result.append(plan.laplace(score))
         elif score is ranks[0]:
-            cost = PrivacyCost(epsilon=add(*(plan.epsilon[s] for s in ranks)), delta=plan.delta_of_ranks)
+            cost = PrivacyCost(epsilon=add(*(plan.epsilon[s] for s in ranks)), delta=plan.deltas[0])
             result.append(Draw(Slot("ranks", Scope.train), tuple(ranks), StableRelease(cost)))
     return tuple(result)
 
 
 def fits(study: DirectionStudy, sizes: Sizes | None) -> tuple[Fit, ...]:
-    """Return the releases of both regressions, or none.
-
-    Both are released if ranks are to be released with both halves protected.
-    """
+    """Return the releases of both regressions, if the study has ranks and protects both halves."""
     plan = _Plan(study, sizes)
     ranks = [score for score in study.estimator.scores if score in RANKS]
     if not ranks or len(study.estimator.protect) < 2:
         return ()
-    request = PrivacyCost(epsilon=add(*(plan.epsilon[s] for s in ranks)), delta=plan.delta_of_ranks)
+    request = PrivacyCost(epsilon=add(*(plan.epsilon[s] for s in ranks)), delta=plan.deltas[0])
     names = ("regression_of_y", "regression_of_x")
-    # Every training unit meets both. Without delta the two parts add up exactly.
+    # Every training unit is in both regressions. Without delta the two parts add up exactly.
     costs = (
         list(divide(request, dict.fromkeys(names, Decimal("0.5"))).values())
         if request.delta > 0
         else [PrivacyCost(epsilon=epsilon, delta=Decimal(0)) for epsilon in shares(request.epsilon, 2)]
     )
     bound = plan.sensitivity(
-        lambda n, _: direction_sensitivity.weight_movement(n, study.estimator.penalty, study.estimator.variant),
+        lambda n, _: scores.weight_movement(n, study.estimator.penalty, study.estimator.variant),
         "4 (sqrt(p) + sqrt(1/2))/(n p^1.5)",
         Norm.l2,
     )
     return tuple(
-        Fit(
-            Slot(name, Scope.train),
-            cause,
-            vector_mechanism(bound, costs[cause]),
-        )
-        for cause, name in enumerate(names)
+        Fit(Slot(name, Scope.train), cause, vector_mechanism(bound, costs[cause])) for cause, name in enumerate(names)
     )
 
 
@@ -194,7 +178,7 @@ def shares(total: Decimal, parts: int) -> list[Decimal]:
     """Return ``total`` in nearly equal parts that add up to it exactly; zeros of zero.
 
     Raises:
-        StudyError: so many digits that the parts are no amounts.
+        StudyError: ``total`` has too many digits to be divided exactly.
     """
     each = decimal.Context(prec=DIGITS, rounding=decimal.ROUND_DOWN).divide(total, Decimal(parts))
     try:
@@ -221,14 +205,7 @@ class _Plan:
         return dict(zip(scores, shares(self.study.privacy.epsilon, len(scores)), strict=True))
 
     @property
-    def delta_of_ranks(self) -> Decimal:
-        return self._deltas()[0]
-
-    @property
-    def delta_of_iqr(self) -> Decimal:
-        return self._deltas()[1]
-
-    def _deltas(self) -> tuple[Decimal, Decimal]:
+    def deltas(self) -> tuple[Decimal, Decimal]:
         """Delta for the test or the regressions of ranks, and for the IQR's test."""
         delta, estimator = self.study.privacy.delta, self.study.estimator
         ranks = bool(set(estimator.scores) & set(RANKS)) and Half.train in estimator.protect
@@ -248,10 +225,7 @@ class _Plan:
         return Sensitivity(value=value, norm=norm, formula=formula)
 
     def laplace(self, score: Score) -> Draw:
-        """Return the draw of a rank score or of HSIC.
-
-        Both values move by the sensitivity, so the pair, or the difference, by twice it.
-        """
+        """Return the draw of a rank score or of HSIC, with twice the sensitivity of one value."""
         estimator = self.study.estimator
         halves = {Half.test} if score in RANKS else set(estimator.protect)
         formulas = {
@@ -260,38 +234,29 @@ class _Plan:
         }
 
         def bound(n: int, m: int) -> float:
-            bounds = (
-                [direction_sensitivity.score_sensitivity(score, m, estimator.variant)] if Half.test in halves else []
-            )
+            variant, bounds = estimator.variant, list[float]()
+            if Half.test in halves:
+                bounds.append(scores.score_sensitivity(score, m, variant))
             if Half.train in halves:
                 bandwidth = estimator.kernel_of_residuals
-                bounds.append(
-                    direction_sensitivity.hsic_training_sensitivity(
-                        n, m, estimator.penalty, bandwidth, estimator.variant
-                    )
-                )
+                bounds.append(scores.hsic_training_sensitivity(n, m, estimator.penalty, bandwidth, variant))
             return 2 * max(bounds)
 
         text = ", ".join(formulas[half] for half in Half if half in halves)
         text = f"max({text})" if len(halves) > 1 else text
-        # Ranks under both halves: the regressions are noisy already, so the draw concerns test units alone.
+        # Of ranks with both halves protected the regressions are noisy, so the draw is on test units alone.
         scope = Scope.estimation if score in RANKS else self.scope
         cost = PrivacyCost(epsilon=self.epsilon[score], delta=Decimal(0))
         return Draw(Slot(str(score), scope), (score,), Laplace(self.sensitivity(bound, f"2 {text}"), cost))
 
     def iqr(self) -> list[Draw]:
-        """Return the draws of IQR.
-
-        Ours is one test of all vectors and one draw; the paper's are two tests and a draw for each vector.
-        """
-        estimator, cost = self.study.estimator, PrivacyCost(epsilon=self.epsilon[Score.iqr], delta=self.delta_of_iqr)
+        """Return the draws of IQR: one of all vectors, or by the paper one for each."""
+        estimator, cost = self.study.estimator, PrivacyCost(epsilon=self.epsilon[Score.iqr], delta=self.deltas[1])
         moving = [name for name in VECTORS if Half.test in estimator.protect or name.startswith("residual")]
         if estimator.variant is Variant.ours:
             bare = ProposeTestRelease(Sensitivity(1.0, Norm.l1, "1"), cost)
             bound = self.sensitivity(
-                lambda _, m: (
-                    len(moving) * ((estimator.bin or direction_sensitivity.default_bin(m, bare.threshold)) + ROUNDING)
-                ),
+                lambda _, m: len(moving) * ((estimator.bin or scores.default_bin(m, bare.threshold)) + ROUNDING),
                 f"{len(moving)} bins of log IQR",
             )
             mechanism = ProposeTestRelease(bound, cost)
@@ -317,7 +282,7 @@ RULE = (
 
 @dataclass(frozen=True)
 class ReleasedDraw:
-    """A draw and what it gave, shape (d,), or None for "no answer"."""
+    """A draw and its released value, shape (d,), or None for "no answer"."""
 
     draw: Draw
     value: FloatArray | None
@@ -332,7 +297,7 @@ class DirectionFindings:
     details: dict[str, float | int | str | bool]
 
     def fields(self, study: DirectionStudy) -> dict[str, Any]:
-        """Return the fields that a ``DirectionRelease`` has beside those of every release."""
+        """Return the fields of a ``DirectionRelease`` that other releases lack."""
         return {
             "pair": study.pair,
             "scores": self.scores,
@@ -347,8 +312,8 @@ def findings(study: DirectionStudy, sizes: Sizes, released: Sequence[ReleasedDra
 
     Args:
         study: the study.
-        sizes: its sizes.
-        released: every draw of ``tasks.estimate.papers.direction.stages.draws``, made.
+        sizes: numbers of units.
+        released: every draw of :func:`draws` with its value.
     """
     scores = tuple(score_release(study, score, released) for score in study.estimator.scores)
     estimator = study.estimator
@@ -364,7 +329,7 @@ def findings(study: DirectionStudy, sizes: Sizes, released: Sequence[ReleasedDra
 
 
 def score_release(study: DirectionStudy, score: Score, released: Sequence[ReleasedDraw]) -> ScoreRelease:
-    """Return one score's answer, from the draws that it takes part in."""
+    """Return one score's answer, from its draws."""
     parts = [part for part in released if score in part.draw.scores]
     theorem, kept = _theorem(study, parts)
     values = _values(score, parts)
@@ -386,10 +351,7 @@ def score_release(study: DirectionStudy, score: Score, released: Sequence[Releas
 
 
 def _theorem(study: DirectionStudy, parts: Sequence[ReleasedDraw]) -> tuple[str, Callable[[float, float], float]]:
-    """Return the theorem on the order's being kept, in words and as a function.
-
-    The function is of margin and noise scale.
-    """
+    """Return the theorem on keeping the order, in words and as a function of margin and noise scale."""
     if isinstance(parts[0].draw.mechanism, StableRelease):
         return "released exactly, after a test", lambda _margin, _scale: 1.0
     if len(parts) == 4:
@@ -400,10 +362,7 @@ def _theorem(study: DirectionStudy, parts: Sequence[ReleasedDraw]) -> tuple[str,
 
 
 def _values(score: Score, parts: Sequence[ReleasedDraw]) -> list[float]:
-    """Both released values of a score, x to y first, or their difference alone.
-
-    There is none if a draw gave no answer.
-    """
+    """Return both released values of a score, x to y first, or their difference; empty without an answer."""
     if any(part.value is None for part in parts):
         return []
     numbers = [part.value.tolist() for part in parts if part.value is not None]
@@ -417,14 +376,14 @@ def _values(score: Score, parts: Sequence[ReleasedDraw]) -> list[float]:
 
 
 def favoured(margin: float | None) -> Favours | None:
-    """Return a number above 0 for x to y, below 0 for y to x."""
+    """Return the direction that a margin favours: x to y above 0, y to x below 0."""
     if margin is None or margin == 0:
         return None
     return Favours.x_to_y if margin > 0 else Favours.y_to_x
 
 
 def verdict(scores: Sequence[ScoreRelease]) -> Verdict:
-    """Return the verdict of all scores that answered, weighted by how sure the theorems are."""
+    """Return the verdict of all scores that answered, weighted by the theorems' probabilities."""
     votes = [
         (2 * score.order_kept - 1) * (1 if score.favours is Favours.x_to_y else -1)
         for score in scores
@@ -443,7 +402,7 @@ PENALTIES = tuple(10 ** (-k / 2) for k in range(8, -1, -1))
 
 
 def stand_in_pairs(rows: int, start: int = 0) -> FloatArray:
-    """Return (x, y) of the stand-in, shape (rows, 2), in [-1, 1]; ``start`` chooses the rows."""
+    """Return (x, y) of the stand-in, shape (rows, 2), in [-1, 1], from row ``start`` on."""
     place = np.arange(start + 1, start + rows + 1)
     x, noise = (2 * np.modf(0.5 + place / PLASTIC**power)[0] - 1 for power in (1, 2))
     return np.column_stack([x, 0.35 * (x + x**3) + 0.3 * noise])
@@ -459,27 +418,21 @@ def hsic_margin(penalty: float, bandwidth: float, residual_bandwidth: float) -> 
 
 
 def order_kept(study: DirectionStudy, margin: float, scale: float) -> float:
-    """Return the probability that the study's draws keep the order of two scores.
-
-    The scores are ``margin`` >= 0 apart.
-    """
+    """Return the probability that draws keep the order of two scores ``margin`` >= 0 apart."""
     one_draw = study.estimator.release is Releases.difference
     return (order_kept_one_draw if one_draw else order_kept_two_draws)(margin, scale)
 
 
 def sure_margin(study: DirectionStudy, draw: Draw, sure: float) -> float:
-    """Return the margin whose order a draw of Laplace noise keeps with probability ``sure``.
-
-    ``sure`` is in [0.5, 1).
-    """
+    """Return the margin whose order Laplace noise keeps with probability ``sure`` in [0.5, 1)."""
     return float(brentq(lambda ratio: order_kept(study, ratio, 1.0) - sure, 0.0, 100.0)) * draw.mechanism.known_scale
 
 
 def expected_distance(study: DirectionStudy, sizes: Sizes, draw: Draw) -> int:
-    """Return the distance that a test is expected to find.
+    """Return the expected distance of a test.
 
-    It is that of evenly spread values to another bin, or of random ones to another order. The smallest of m - 1 gaps
-    between random values of an interval of width 2 is about 2/m^2.
+    It is the distance of evenly spread values to another bin, or of random ones to another order. The smallest of m - 1
+    gaps between random values in an interval of width 2 is about 2/m^2.
     """
     estimator, m = study.estimator, sizes.estimation
     movement = residual_movement(sizes.train, estimator.penalty, estimator.variant)
@@ -491,9 +444,9 @@ def expected_distance(study: DirectionStudy, sizes: Sizes, draw: Draw) -> int:
 
 
 def expected_order_kept(study: DirectionStudy, sizes: Sizes) -> tuple[float, float, float] | None:
-    """Return HSIC's margin, its noise scale and the probability of the right direction.
+    """Return HSIC's margin on the stand-in, its noise scale and P(right direction).
 
-    The margin is that on the stand-in. The result is None without HSIC.
+    The result is None without HSIC.
     """
     for draw in draws(study, sizes):
         if Score.hsic in draw.scores and isinstance(draw.mechanism, Laplace):
@@ -506,9 +459,7 @@ def expected_order_kept(study: DirectionStudy, sizes: Sizes) -> tuple[float, flo
 
 
 def sweep(study: Study, sizes: Sizes) -> list[dict[str, float]]:
-    """Compare every penalty of a grid: what it costs in noise and in fit, on the stand-in.
-
-    No data is read.
+    """Compare penalties by noise and fit on the stand-in; no data is read.
 
     A small penalty lets one training unit move the residuals far, a large one fits no curve: under training-set
     privacy the probability of the right direction rises and falls between (Kusner et al. 2016, Figure 2).
@@ -542,7 +493,7 @@ class TestRows:
     """Test rows in the order of their keyed hashes.
 
     ``pairs``: (x', y'), shape (m, 2), in [-1, 1]. ``ties``: another keyed order, shape (m,), a permutation. A unit's
-    place in either is random and has nothing to do with its values, and replacing a unit moves nobody else.
+    place in either is random and independent of its values, and replacing a unit moves no other.
     """
 
     __test__ = False
@@ -555,7 +506,7 @@ def scaled(variable: Variable, values: pl.Series) -> FloatArray:
     """Return the values clipped to the variable's bounds and mapped to [-1, 1], shape (n,).
 
     Raises:
-        DataError: nulls, NaN, or not numbers.
+        DataError: there are nulls, NaN, or other values than numbers.
     """
     numbers = values.cast(pl.Float64, strict=False)
     if numbers.null_count():
@@ -578,7 +529,7 @@ def normalise_segment(study: DirectionStudy, segment: LoadedSegment, place: Path
 
 
 def training_sizes(enclave: Enclave) -> IntArray:
-    """Return how many leading rows of each segment are training rows, shape (segments,)."""
+    """Return the number of leading training rows of each segment, shape (segments,)."""
     return np.asarray(Halves.open(enclave).edges[0])
 
 
@@ -619,10 +570,7 @@ def regress(study: DirectionStudy, pairs: Pairs, segments: int) -> tuple[Regress
 def release_regressions(
     study: DirectionStudy, sizes: Sizes, exact: tuple[Regression, Regression], budget: Budget
 ) -> tuple[Regression, Regression] | None:
-    """Release both regressions with noise on their weights.
-
-    The result is None where no draw needs them so.
-    """
+    """Release both regressions with noise on their weights; None where no draw needs them."""
     declared = fits(study, sizes)
     if not declared:
         return None
@@ -640,10 +588,7 @@ def vectors(test: TestRows, regressions: tuple[Regression, Regression]) -> Vecto
 
 
 def score_values(study: DirectionStudy, score: Score, series: Vectors, test: TestRows) -> tuple[float, float]:
-    """Return a score's two exact values: x to y, then y to x.
-
-    The smaller one names the direction.
-    """
+    """Return a score's exact values of x to y and y to x, of which the smaller is the direction."""
     sides = ((series["x"], series["residual_y"]), (series["y"], series["residual_x"]))
     if score is Score.hsic:
         variable = Kernel(study.estimator.bandwidth, 1.0)
@@ -653,24 +598,21 @@ def score_values(study: DirectionStudy, score: Score, series: Vectors, test: Tes
         logs = {name: released_log(_quartile_range(series[name]).now) for name in VECTORS}
         forwards, backwards = logs["x"] + logs["residual_y"], logs["y"] + logs["residual_x"]
     else:
-        # Ties of the two variables are broken by unrelated orders: by one order they would look like dependence.
+        # Ties of the two variables are broken by independent orders: one common order would create dependence.
         measure = scores.spearman if score is Score.spearman else scores.kendall
         forwards, backwards = (measure(a, b, (None, test.ties)) for a, b in sides)
     return forwards, backwards
 
 
 def measure(study: DirectionStudy, sizes: Sizes, draw: Draw, series: Vectors, test: TestRows) -> FloatArray:
-    """Compute the exact numbers that ``draw`` is made on: values, then distances of its test.
-
-    They stay in the enclave.
-    """
+    """Return a draw's exact numbers, for the enclave alone: values, then its test's distances."""
     if not draw.vectors:
-        values = [_asked(study, score_values(study, score, series, test)) for score in draw.scores]
+        values = [_as_released(study, score_values(study, score, series, test)) for score in draw.scores]
         return np.concatenate([*values, _order_distances(study, sizes, draw, series)])
     distances = np.array([_bin_distances(study, sizes, draw, name, series[name]) for name in draw.vectors], np.float64)
     if len(draw.vectors) > 1:
         # One test for all: the better bin of each vector, the worst vector.
-        value = _asked(study, score_values(study, Score.iqr, series, test))
+        value = _as_released(study, score_values(study, Score.iqr, series, test))
         return np.append(value, distances.max(axis=1).min())
     name = draw.vectors[0]
     # Where test units are not protected the variable beside a residual is added exactly.
@@ -679,7 +621,7 @@ def measure(study: DirectionStudy, sizes: Sizes, draw: Draw, series: Vectors, te
 
 
 def release(draw: Draw, measured: FloatArray, budget: Budget) -> FloatArray | None:
-    """Make a draw on what was measured for it; None is "no answer"."""
+    """Release a draw's measured numbers with noise; None is "no answer"."""
     if isinstance(draw.mechanism, Laplace):
         return draw.mechanism.release(measured, draw.slot, budget)
     tests = draw.mechanism.tests
@@ -687,7 +629,7 @@ def release(draw: Draw, measured: FloatArray, budget: Budget) -> FloatArray | No
 
 
 def regress_stage(study: DirectionStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> None:
-    """Fit both regressions on the training rows; release them too if the study needs them noisy.
+    """Fit both regressions on the training rows; release them if the study needs them noisy.
 
     Raises:
         ConvergenceError: before anything is drawn.
@@ -698,7 +640,7 @@ def regress_stage(study: DirectionStudy, sizes: Sizes, enclave: Enclave, budget:
 
 
 def score_stage(study: DirectionStudy, sizes: Sizes, enclave: Enclave) -> None:
-    """Measure every draw on the test rows and leave the numbers in the enclave."""
+    """Measure every draw on the test rows and store the numbers in the enclave."""
     kernel, weights = Kernel(study.estimator.bandwidth, 1.0), enclave.load(WEIGHTS)
     test = test_rows(enclave)
     exact, noisy = (vectors(test, (Regression(kernel, f), Regression(kernel, g))) for f, g in weights)
@@ -708,7 +650,7 @@ def score_stage(study: DirectionStudy, sizes: Sizes, enclave: Enclave) -> None:
 
 
 def answer_stage(study: DirectionStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> DirectionFindings:
-    """Draw once for each declared charge and put the released values together."""
+    """Draw once for each declared charge, and return the findings."""
     declared = draws(study, sizes)
     measured = [enclave.load(_name(draw)) for draw in declared]
     released = [ReleasedDraw(draw, release(draw, part, budget)) for draw, part in zip(declared, measured, strict=True)]
@@ -719,8 +661,8 @@ def _name(draw: Draw) -> str:
     return f"score-{draw.slot.name}"
 
 
-def _asked(study: DirectionStudy, values: tuple[float, float]) -> FloatArray:
-    """Both values of a score, or y to x minus x to y if only their difference is asked for."""
+def _as_released(study: DirectionStudy, values: tuple[float, float]) -> FloatArray:
+    """Return both values of a score, or y to x minus x to y if the study releases differences."""
     both = np.array(values)
     return both if study.estimator.release is Releases.scores else both[1:] - both[:1]
 
@@ -745,10 +687,7 @@ def _bin_distances(study: DirectionStudy, sizes: Sizes, draw: Draw, name: str, v
 
 
 def _order_distances(study: DirectionStudy, sizes: Sizes, draw: Draw, series: Vectors) -> FloatArray:
-    """The distance to another order of the residuals on either side.
-
-    There is none for a draw without a test.
-    """
+    """Return the distance to another order of the residuals on either side; empty without a test."""
     if isinstance(draw.mechanism, Laplace):
         return np.zeros(0)
     movement = _movement(study, sizes)

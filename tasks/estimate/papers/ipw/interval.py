@@ -1,8 +1,8 @@
-"""Inverse probability weighting: from released sums to an estimate and its interval.
+"""Turn released sums of inverse probability weighting into an estimate and its interval.
 
-Post-processing of released or public values. A penalty, the noise on coefficients and the clip of scores each take off
-a part of the adjustment that no released number tells. So the interval allows for what a study declares where nothing
-is adjusted for, and for what noise may add to it. Derivations: ``docs/proofs/ipw.md``, section 6.
+Post-processing of released or public values. The penalty, the noise on coefficients and the clip of scores each reduce
+the adjustment by an unknown part. So the interval allows for the confounding that a study declares for no adjustment,
+and for what noise may add to it. Derivations: ``docs/proofs/ipw.md``, section 6.
 """
 
 from __future__ import annotations
@@ -23,19 +23,17 @@ from causalveil.tasks.estimate.models import logistic
 from causalveil.tasks.estimate.papers.ipw import weights
 from causalveil.tasks.machine.arrays import FloatArray
 
-# The part of 1 - confidence in which outcomes may spread more than the bound on it says.
+# The part of 1 - confidence in which outcomes may vary more than their bound.
 SPREAD_SHARE = 0.25
 
 
 def distance_left(study: IpwStudy, sizes: Sizes) -> float:
-    """Return how many deviations the arms' weighted means of an index may still differ by.
+    """Return the remaining distance of the arms' weighted means of an index, in its deviations.
 
-    Deviations are standard deviations of that confounding index.
-
-    The declared distance, and what noise z on the coefficients adds: to first order the weighted means of an index of
-    unit variance move apart by its covariance with z'x, of standard deviation s sqrt(largest eigenvalue of the
-    covariance of x) <= s sqrt(p/(p + 1)), since a row's entries are at most 1/sqrt(p + 1). However large the noise is,
-    it moves them no further than weights within the clip can.
+    It is the declared distance, plus that by noise z on the coefficients: to first order the weighted means of an index
+    of unit variance move apart by its covariance with z'x, of standard deviation s sqrt(largest eigenvalue of the
+    covariance of x) <= s sqrt(p/(p + 1)), since a row's entries are at most 1/sqrt(p + 1). No noise moves them further
+    than weights within the clip can.
     """
     mechanism, p = logistic.model(study, sizes).mechanism(), len(study.covariates)
     noise = Noise.of(mechanism, dimension(study)).deviation * math.sqrt(p / (p + 1))
@@ -43,9 +41,7 @@ def distance_left(study: IpwStudy, sizes: Sizes) -> float:
 
 
 def most_moved(study: IpwStudy) -> float:
-    """Bound how many deviations weights within the clip move the arms' means of an index.
-
-    Of both arms together, in standard deviations of the index.
+    """Bound the change, in deviations, of the arms' index means by weights within the clip.
 
     |E_w f - E f| <= sd(f) sd(w)/E(w), and weights between a and r a have sd(w)/E(w) <= (r - 1)/(2 sqrt(r)), attained by
     two values.
@@ -56,39 +52,37 @@ def most_moved(study: IpwStudy) -> float:
 
 
 def weighted_spread(arms: list[tuple[float, float, float]], noise: Noise, confidence: float) -> float:
-    """Return an upper bound on the standard deviation of scaled outcomes within arms.
+    """Return an upper bound, in [0, 1], on the deviation of scaled outcomes within arms.
 
-    It is in [0, 1]. A released sum of squares within arms over a released sum of weights, each at the end of its noise
-    that makes the ratio larger: below the true ratio in SPREAD_SHARE of 1 - confidence at most, but for the means in
-    it.
+    A released sum of squares within arms over a released sum of weights, each moved by its noise so that the ratio is
+    larger. It is below the true ratio with probability at most SPREAD_SHARE (1 - confidence), but for errors of means.
 
     Args:
-        arms: of each arm that counts (sum of c a^2 (u - mean)^2, sum of c a^2, the mean), as released.
+        arms: of each weighted arm (sum of c a^2 (u - mean)^2, sum of c a^2, the mean), as released.
         noise: of each released sum.
         confidence: of the bound, in [0.5, 1).
     """
     far = noise.quantile((1 - confidence) * SPREAD_SHARE)
-    squares = sum(found for found, _, _ in arms) + far * math.sqrt(
-        sum(1 + 4 * mean**2 + mean**4 for _, _, mean in arms)
-    )
-    weights = sum(found for _, found, _ in arms) - far * math.sqrt(len(arms))
+    error = far * math.sqrt(sum(1 + 4 * mean**2 + mean**4 for _, _, mean in arms))
+    squares = sum(square for square, _, _ in arms) + error
+    weights = sum(weight for _, weight, _ in arms) - far * math.sqrt(len(arms))
     # Scaled outcomes lie in [-1, 1].
     return math.sqrt(min(max(squares, 0.0) / weights, 1.0)) if weights > 0 else 1.0
 
 
 # A noisy sum of weights below this many noise standard deviations does not carry a mean.
 FLOOR_DEVIATIONS = 5.0
-# The share of a coefficient below which planner and release speak of shrinkage.
+# The share of a coefficient below which planner and release warn of shrinkage.
 ENOUGH = 0.8
 
 
 def findings(study: IpwStudy, sizes: Sizes, statistics: FloatArray) -> Findings:
-    """Estimate and interval from released sums.
+    """Return estimate and interval from released sums.
 
     Args:
         study: the study.
-        sizes: its sizes.
-        statistics: what ``perturb`` released, in the order of ``weights.statistic_names``.
+        sizes: numbers of units.
+        statistics: of ``perturb``, in the order of ``weights.statistic_names``.
     """
     noise = Noise.of(weights.mechanism(study, sizes), len(weights.statistic_names(study)))
     if study.estimator.weighting is Weighting.hajek:
@@ -114,17 +108,14 @@ def findings(study: IpwStudy, sizes: Sizes, statistics: FloatArray) -> Findings:
 
 
 def adjustment(study: IpwStudy) -> ConfoundingStatement:
-    """Return how far weights adjust.
-
-    Noise and the penalty on the coefficients lose a part of it whose size is unknown.
-    """
+    """Return the confounding statement: noise and penalty lose a part of unknown size."""
     return unless_randomised(study.estimator, by(AdjustmentMethod.weighting, Shortfall.penalty))
 
 
 def adjustment_share(study: IpwStudy, treated: float = 0.5) -> float:
     """Return the share of a covariate's coefficient that the penalty leaves, in (0, 1).
 
-    It is the share of the adjustment for the covariate, too. With everybody's score p and covariates uniform over their
+    It is also the share of the adjustment for the covariate. With equal scores p and covariates uniform over their
     declared ranges a coefficient's curvature is k = p (1 - p)/(3 (columns + 1)), since rows of the unit ball have
     entries of size 1/sqrt(columns + 1), and ridge regression leaves k/(k + penalty) of it. The rest of the confounding
     stays in the estimate, at any n.
@@ -134,9 +125,9 @@ def adjustment_share(study: IpwStudy, treated: float = 0.5) -> float:
 
 
 def propensity_noise_bound(study: IpwStudy, sizes: Sizes) -> float:
-    """Return a first-order bound on what propensity noise adds to the standard error.
+    """Return a first-order bound on the standard error by propensity noise.
 
-    From declared values alone, so it is wide; the interval allows for what confounds of it. A weighted mean of u
+    It follows from declared values alone, so it is wide; the interval allows for its confounding. A weighted mean of u
     in [-1, 1] moves along the coefficients by the weighted covariance of u with d log(weight)/dw = k x, where
     ||x|| <= 1 and a standard deviation of u is at most 1: k = 1 - score and score for the arms of ATE, 1 for
     the arm that is weighted otherwise. Horvitz-Thompson means are not centred: |y| <= C, weight times k.
@@ -154,12 +145,10 @@ def propensity_noise_bound(study: IpwStudy, sizes: Sizes) -> float:
 
 
 def lemma3_bound(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> float:
-    """Return a bound on the size of g of Lemma 3 (2019a), in outcome units.
+    """Return a bound on g of Lemma 3 (2019a), in outcome units; infinite if none is known.
 
-    It is infinite where no bound is known.
-
-    It holds on average over people if the fitted scores are the chances of treatment, none is clipped, and weights
-    are Horvitz and Thompson's (``docs/proofs/ipw.md``, section 7). |y| <= C, ||x|| <= 1, and the treated have on
+    It holds on average over people if the fitted scores are the true ones, none is clipped, and weights are Horvitz
+    and Thompson's (``docs/proofs/ipw.md``, section 7). |y| <= C, ||x|| <= 1, and the treated have on
     average 1 - share of odds against their treatment per person, the others ``share`` against theirs. For pure
     epsilon the noise is not normal: E exp(z'x) = (1 - s^2 ||x||^2)^(-(d + 1)/2) while s < 1.
     """
@@ -179,9 +168,9 @@ def lemma3_bound(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> float:
 
 
 def _spread(study: IpwStudy, statistics: FloatArray, noise: Noise) -> float:
-    """Upper bound on the standard deviation of outcomes within the arms that are weighted, outcome units.
+    """Return an upper bound on the standard deviation of outcomes within weighted arms, in outcome units.
 
-    Horvitz-Thompson means are not centred: the largest declared outcome, which no root mean square exceeds.
+    Horvitz-Thompson means are not centred: it is the largest declared outcome, which no root mean square exceeds.
     """
     if study.estimator.weighting is not Weighting.hajek:
         return max(abs(study.outcome.lower), abs(study.outcome.upper))
@@ -196,7 +185,7 @@ def _spread(study: IpwStudy, statistics: FloatArray, noise: Noise) -> float:
 def _hajek(
     study: IpwStudy, statistics: FloatArray, noise: Noise
 ) -> tuple[Estimate, dict[str, float | int | str | bool]]:
-    """Difference of the two weighted arm means, with the delta method per arm.
+    """Return the difference of the two weighted arm means, with the delta method per arm.
 
     mean - mu = (e_numerator - mu e_denominator)/D holds exactly for the noisy denominator D, so the noise of
     one arm's mean has variance (1 + mu^2) sigma^2 / D^2.
@@ -220,7 +209,7 @@ def _hajek(
         noise=math.sqrt(noise_square) * half,
         variance_noise=math.sqrt(variance_noise_square) * half**2,
         clamped=clamped > 0,
-        # A mean that is anywhere in [-1, 1] errs by at most the whole width.
+        # A mean anywhere in [-1, 1] has an error of at most the whole width.
         excess=clamped * study.outcome.width**2,
     )
     return estimate, {
@@ -233,7 +222,7 @@ def _hajek(
 def _horvitz_thompson(
     study: IpwStudy, statistics: FloatArray, units: int
 ) -> tuple[Estimate, dict[str, float | int | str | bool]]:
-    """Sum of signed weighted outcomes over the number of units; its variance is that of a mean."""
+    """Return the sum of signed weighted outcomes over the number of units, with a mean's variance."""
     scale = weights.horvitz_thompson_scale(study)
     first, square = statistics.tolist()
     value = scale.half * first / units + scale.middle
@@ -248,13 +237,13 @@ def _horvitz_thompson(
 
 
 def interval_stage(study: IpwStudy, sizes: Sizes, coefficients: FloatArray, statistics: FloatArray) -> Findings:
-    """Return the interval: the last stage reads nothing but released and public values.
+    """Return the findings, with coefficients, from released and public values alone.
 
     Args:
         study: the study.
-        sizes: its sizes.
-        coefficients: the propensity model, shape (d,), as released with noise.
-        statistics: what ``perturb`` released.
+        sizes: numbers of units.
+        coefficients: of the propensity model, shape (d,), as released.
+        statistics: of ``perturb``.
     """
     result = findings(study, sizes, statistics)
     names = (f"propensity_coefficient[{name}]" for name in feature_names(study))

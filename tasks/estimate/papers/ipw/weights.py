@@ -1,15 +1,13 @@
-"""Inverse probability weights, and the sums that an effect is made of.
+"""Compute inverse probability weights, and release the sums that an effect is made of.
 
-Sums are over the estimation units and get noise.
-
-Every unit's contributions lie in [-1, 1] by declared bounds, are rounded to a public lattice and added as whole
-numbers. So the sums are exact: they depend neither on the order of rows nor on partitions nor on workers, and
-float addition cannot widen the sensitivity. One draw of noise is on all sums jointly. Proofs: ``docs/proofs/ipw.md``,
-sections 2 to 5.
+Sums are over the estimation units. Every unit's contributions lie in [-1, 1] by declared bounds, are rounded to a
+public lattice and added as whole numbers. So the sums are exact: they depend neither on the order of rows nor on
+partitions nor on workers, and float addition cannot widen the sensitivity. One draw of noise is on all sums jointly.
+Proofs: ``docs/proofs/ipw.md``, sections 2 to 5.
 
 Hajek weighting, per arm, with a = weight / (the arm's largest possible weight) and u in [-1, 1] the scaled
 outcome: ``(a u, a, c a^2 u^2, c a^2 u, c a^2)``, treated first, 10 numbers; c = ``SECOND_MOMENT``. The second
-moments ride in the same draw and give the sampling variance. Horvitz-Thompson: with v in [-1, 1] the scaled signed
+moments are in the same draw and give the sampling variance. Horvitz-Thompson: with v in [-1, 1] the scaled signed
 contribution of a unit: ``(v, v^2)``. At label level ``label/weighings.py`` takes their place.
 """
 
@@ -41,20 +39,14 @@ SECOND_MOMENT = 0.35
 
 @dataclass(frozen=True)
 class Scale:
-    """The map of a Horvitz-Thompson contribution k to v = (k - middle)/half in [-1, 1].
-
-    Both constants are in outcome units.
-    """
+    """The map of a Horvitz-Thompson contribution k, in outcome units, to (k - middle)/half."""
 
     middle: float
     half: float
 
 
 def largest_weights(estimand: Estimand, clip: tuple[float, float]) -> tuple[float, float]:
-    """Return the largest weights that a treated unit and a control can have.
-
-    Scores are clipped to ``clip``.
-    """
+    """Return the largest weights of a treated unit and a control, for scores within ``clip``."""
     return estimand.weights(clip[0])[0], estimand.weights(clip[1])[1]
 
 
@@ -79,9 +71,9 @@ def weights(estimand: Estimand, scores: FloatArray, t: ByteArray) -> FloatArray:
 
 
 def contributions(study: IpwStudy, rows: Rows, coefficients: FloatArray) -> FloatArray:
-    """Return what each unit adds to the sums, shape (numbers, rows), each in [-1, 1].
+    """Return each unit's contributions to the sums, shape (numbers, rows), in [-1, 1].
 
-    Of the Hajek numbers only one arm's five are returned per unit; the treatment says which arm's they are.
+    Of the Hajek numbers only the five of the unit's arm are returned.
     """
     weight = weights(study.estimand, clipped_scores(rows.x, coefficients, study.estimator.clip), rows.t)
     treated, control = largest_weights(study.estimand, study.estimator.clip)
@@ -105,17 +97,15 @@ def exact_sums(
     coefficients: FloatArray,
     workers: int = 1,
 ) -> FloatArray:
-    """Return sums of the contributions, rounded to the lattice, over all units.
-
-    They are exact, shape (numbers,).
+    """Return exact sums over all units of contributions on the lattice, shape (numbers,).
 
     Args:
-        study: declares estimand, weighting, bounds.
+        study: with estimand, weighting and bounds.
         rows: estimation rows of a segment.
-        segments: how many there are.
-        units: rows of all segments together.
+        segments: number of segments.
+        units: number of rows of all segments.
         coefficients: released (or public) coefficients of the propensity model, shape (d,).
-        workers: threads; the result does not depend on it.
+        workers: threads; the result does not depend on their number.
     """
     bits = lattice_exponent(units)
     step = 2.0**bits
@@ -144,8 +134,8 @@ def sensitivity(study: IpwStudy, sizes: Sizes | None) -> Sensitivity:
     """Bound the L2 distance of the sums' private entries of two tables that differ in one unit.
 
     sample, Hajek: sqrt(4 + 6 c^2), attained when the unit changes arm; the same formula for every estimand
-    since each arm is scaled by its own largest weight. Horvitz-Thompson: 2. To each is added what rounding to the
-    lattice can move two units' contributions by.
+    since each arm is scaled by its own largest weight. Horvitz-Thompson: 2. To each is added the largest change of two
+    units' contributions by rounding to the lattice.
     """
     if study.estimator.weighting is Weighting.hajek:
         c = SECOND_MOMENT
@@ -161,7 +151,7 @@ def sensitivity(study: IpwStudy, sizes: Sizes | None) -> Sensitivity:
 
 
 def weigh_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, coefficients: FloatArray) -> None:
-    """Leave the exact sums over the estimation units in the enclave."""
+    """Store the exact sums over the estimation units in the enclave."""
     halves, workers = Halves.open(enclave), study.execution.workers
     sums = exact_sums(study, halves.estimation, halves.segments, sizes.estimation, coefficients, workers)
     enclave.save(SUMS, sums)
@@ -171,9 +161,7 @@ SLOT = Slot(name="effect", scope=Scope.estimation)
 
 
 def mechanism(study: IpwStudy, sizes: Sizes | None) -> Mechanism | None:
-    """Return the mechanism that releases the sums; None at training_units level.
-
-    At that level the estimation half is unprotected.
+    """Return the mechanism of the sums; None at level training_units, which needs none.
 
     The paper's noise on its estimate (Lee et al. 2019a, section 3.2: sensitivity (2C/n) max weight) is this
     mechanism at sensitivity 2 in units of C max weight, since the square beside it costs nothing.
@@ -191,14 +179,14 @@ def release(study: IpwStudy, sizes: Sizes, sums: FloatArray, budget: Budget) -> 
 
     Args:
         study: the study.
-        sizes: its sizes.
-        sums: exact sums, shape (numbers,), in the order of ``weigh.statistic_names``.
-        budget: where noise is drawn and charged.
+        sizes: numbers of units.
+        sums: exact sums, shape (numbers,), in the order of ``statistic_names``.
+        budget: of the release.
     """
     release_by = mechanism(study, sizes)
     return sums if release_by is None else release_by.release(sums, SLOT, budget)
 
 
 def perturb_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
-    """Release the sums that ``weigh`` left; shape as of :func:`release`."""
+    """Release the sums that ``weigh`` stored; shape as of :func:`release`."""
     return release(study, sizes, enclave.load(SUMS), budget)

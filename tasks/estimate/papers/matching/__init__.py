@@ -1,6 +1,6 @@
 """Capped nearest-neighbour matching (PrivATE: Yuan et al. 2026).
 
-- ``interval``: Matching: from the two released numbers to an estimate and its interval.
-- ``scores``: Units in the order of traversal, each with its propensity score and arm.
-- ``weights``: From scores and arms to weights, and the noise on outcomes.
+- ``interval``: Turn the two released numbers of matching into an estimate and its interval.
+- ``scores``: Store units in the order of traversal, each with its propensity score and arm.
+- ``weights``: Compute weights from scores and arms, and release sums of outcomes in one draw.
 """

@@ -1,8 +1,8 @@
-"""Matching: from the two released numbers to an estimate and its interval.
+"""Turn the two released numbers of matching into an estimate and its interval.
 
 Post-processing of released or public values. The sampling variance is that of Abadie and Imbens (2006), with
 a constant conditional variance in each arm; derivations: ``docs/proofs/matching.md``, sections 4 to 6. Randomised
-treatments attenuate an effect; what they leave of it is said, or corrected if the study asks for it.
+treatments attenuate an effect; the factor is released, and corrected for if the study asks for it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 
 
 def attenuation(share: float, keep: float) -> float:
-    """Return A, what a difference between randomised arms keeps of an effect.
+    """Return A, the part of an effect that remains between randomised arms.
 
     A = P(t = 1 | t' = 1) - P(t = 1 | t' = 0).
 
@@ -53,9 +53,7 @@ def attenuation(share: float, keep: float) -> float:
 
 
 def treated_share(responses: int, units: int, keep: float, tail: float) -> tuple[float, float, float]:
-    """Return the share of treated units behind randomised responses, and its bounds.
-
-    Each bound misses it with probability ``tail``.
+    """Return the treated share behind randomised responses, and bounds each missed by ``tail``.
 
     The number of responses "treated" has mean n (1 - keep + (2 keep - 1) p) and, given the treatments, variance n keep
     (1 - keep) exactly; the bounds are normal. All three are cut to [0, 1].
@@ -84,7 +82,7 @@ DISTANT = limit(Code.matching)
 
 @dataclass(frozen=True)
 class Contrast(Noise):
-    """The difference of two independent Laplace draws, the second ``ratio`` <= 1 times as large.
+    """The difference of two independent Laplace draws, the second scaled by ``ratio`` <= 1.
 
     By partial fractions of 1/((1 + s^2)(1 + r^2 s^2)) its tail, with any independent sampling error, is
     (T_1 - r^2 T_r)/(1 - r^2), T the tails with one of the two draws alone.
@@ -108,13 +106,13 @@ class Contrast(Noise):
 
 
 def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: FloatArray) -> Findings:
-    """Estimate and interval from what was released.
+    """Return estimate and interval from released numbers.
 
     Args:
         study: the study.
-        sizes: its sizes.
-        reuse: what the matching may say of itself.
-        statistics: the two numbers that ``match_perturb`` released.
+        sizes: numbers of units.
+        reuse: summary of the matching.
+        statistics: the two released numbers.
     """
     scale = weights.mechanism(study).known_scale
     estimate, noise = _estimate(study, reuse, statistics, scale)
@@ -133,7 +131,7 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
         if not study.corrects_attenuation:
             factor = float(details["attenuation_factor"])
             not_covered = (*not_covered, limit(Code.attenuation, factor=factor))
-    details |= _said_of(study, reuse)
+    details |= _matching_details(study, reuse)
     details |= {
         "noise_standard_error": math.sqrt(variance.noise),
         "sampling_standard_error": math.sqrt(variance.sampling),
@@ -148,7 +146,7 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
 
 
 def adjustment(study: MatchingStudy) -> ConfoundingStatement:
-    """Return how far matching adjusts."""
+    """Return the confounding statement of matching."""
     private = by(AdjustmentMethod.private_matching, Shortfall.private_scores)
     statement = by(AdjustmentMethod.matching) if study.privacy.level is Level.label else private
     return unless_randomised(study.estimator, statement)
@@ -167,12 +165,11 @@ def _not_covered(study: MatchingStudy) -> tuple[Limit, ...]:
 
 
 def _left(study: MatchingStudy, reuse: Reuse, estimate: Estimate, noise: Noise) -> float:
-    """The bias that is allowed for, outcome units, before attenuation is corrected.
+    """Return the bias that is allowed for, in outcome units, before attenuation is corrected.
 
-    Noise on scores makes neighbours of people who differ, and nothing that is released tells how far: so all that a
-    study declares for the case that nothing is adjusted for. The outcome's deviation within arms is the one that the
-    upper bound on the sampling variance stands for, half of the declared range at most. Arms of randomised treatments
-    differ by the attenuated part of it.
+    Noise on scores makes neighbours of people who differ by an unknown amount: so it is all the confounding that a
+    study declares for no adjustment. The outcome's deviation within arms follows from the upper bound on the sampling
+    variance, at most half of the declared range. Between arms of randomised treatments the bias is attenuated.
     """
     declared = study.estimator.bias()
     if declared == 0 or reuse.queries == 0:
@@ -186,7 +183,7 @@ def _left(study: MatchingStudy, reuse: Reuse, estimate: Estimate, noise: Noise) 
 
 
 def _estimate(study: MatchingStudy, reuse: Reuse, statistics: FloatArray, scale: float) -> tuple[Estimate, Noise]:
-    """The released numbers in outcome units, and the distribution of their noise."""
+    """Return the released numbers in outcome units, and the distribution of their noise."""
     half = study.outcome.width / 2
     noise = Noise(scale, 1.0)
     if reuse.queries == 0:
@@ -213,7 +210,7 @@ def _estimate(study: MatchingStudy, reuse: Reuse, statistics: FloatArray, scale:
 def _corrected(
     study: MatchingStudy, reuse: Reuse, estimate: Estimate, noise: Noise
 ) -> tuple[float, Interval, Variance, float]:
-    """Everything divided by the attenuation factor, whose own uncertainty takes a tenth of the error."""
+    """Return all divided by the attenuation factor, whose own uncertainty takes a tenth of the error."""
     width, alpha = study.outcome.width, 1 - study.confidence
     keep = _keep(study)
     units = reuse.treated + reuse.controls
@@ -267,8 +264,8 @@ def _attenuation(study: MatchingStudy, reuse: Reuse) -> Details:
     }
 
 
-def _said_of(study: MatchingStudy, reuse: Reuse) -> Details:
-    """Caps, reuse, effective sizes, counts, and what the declared sensitivity of 1 is in outcome units."""
+def _matching_details(study: MatchingStudy, reuse: Reuse) -> Details:
+    """Return caps, reuse, effective sizes, counts, and the declared sensitivity of 1 in outcome units."""
     width = study.outcome.width
     if reuse.queries == 0:
         return reuse.details
@@ -287,14 +284,14 @@ def _said_of(study: MatchingStudy, reuse: Reuse) -> Details:
 def interval_stage(
     study: MatchingStudy, sizes: Sizes, reuse: Reuse, coefficients: FloatArray, statistics: FloatArray
 ) -> Findings:
-    """Return the interval: the last stage reads nothing but released and public values.
+    """Return the findings, with coefficients, from released and public values alone.
 
     Args:
         study: the study.
-        sizes: its sizes.
-        reuse: what the matching may say of itself.
-        coefficients: the propensity model, shape (d,); released with the findings where it has noise.
-        statistics: what ``perturb`` released.
+        sizes: numbers of units.
+        reuse: summary of the matching.
+        coefficients: of the propensity model, shape (d,); released with the findings where it has noise.
+        statistics: the two released numbers.
     """
     result = findings(study, sizes, reuse, statistics)
     if study.privacy.level is Level.label:

@@ -1,9 +1,8 @@
-"""Units in the order of traversal, each with its propensity score and arm.
+"""Store units in the order of traversal, each with its propensity score and arm.
 
-At sample level each has noise of its own.
-
-The order is that of the secret keyed hash: under replace-one the new person takes the old one's place in it and nobody
-else moves (``docs/proofs/data.md``). Scores lie on a public lattice, where the distance of two scores is exact. At
+At sample level scores and arms are noisy. The order is that of the secret keyed hash: under replace-one the new person
+takes the old one's place in it and no other moves (``docs/proofs/data.md``). Scores lie on a public lattice, where the
+distance of two scores is exact. At
 sample level treatments are randomised (Warner 1965), and the arms of a matching are those of the randomised treatments
 t': given them, the arms are disjoint sets that no neighbour changes.
 """
@@ -30,17 +29,14 @@ MODEL_SLOT = Slot(name="propensity", scope=Scope.all)
 SLOT = Slot(name="scores", scope=Scope.all)
 SCORES, TREATED, OUTCOME = "scores", "treated", "outcome"
 LATTICE = 2.0**40
-# Far below what a million units could tell apart.
+# Its steps are far below the sampling error with a million units.
 COEFFICIENT_LATTICE = 2.0**16
 CHUNK = 8_192
 RANGE = Sensitivity(value=1.0, norm=Norm.l1, formula="1: a unit's own score, in [0, 1]")
 
 
 def model(study: MatchingStudy, sizes: Sizes | None) -> PropensityModel:
-    """Return the propensity model, which every unit trains.
-
-    It has its share of epsilon and all of delta.
-    """
+    """Return the propensity model of all units, on its share of epsilon and all of delta."""
     label = study.privacy.level is Level.label
     part = study.privacy.epsilon if label else study.estimator.budget_shares.divide(study.privacy.epsilon)["weights"]
     return PropensityModel(
@@ -55,10 +51,7 @@ def model(study: MatchingStudy, sizes: Sizes | None) -> PropensityModel:
 
 
 def mechanism(study: MatchingStudy) -> LatticeLaplace | None:
-    """Return the mechanism that releases scores into the enclave; None at label level.
-
-    At that level they are public.
-    """
+    """Return the mechanism of scores; None at label level, where they are public."""
     if study.privacy.level is Level.label:
         return None
     part = study.estimator.budget_shares.divide(study.privacy.epsilon)["scores"]
@@ -78,54 +71,43 @@ def exact_scores(rows: Rows, w: FloatArray) -> FloatArray:
 
 
 def release(study: MatchingStudy, scores: FloatArray, budget: Budget) -> FloatArray:
-    """Return scores to match on, shape (n,).
-
-    They are exact at label level, else each has noise of its own.
-    """
+    """Return scores to match on, shape (n,): exact at label level, else each with its own noise."""
     release_by = mechanism(study)
     return scores if release_by is None else release_by.release(scores, SLOT, budget)
 
 
-def coefficients(study: MatchingStudy, sizes: Sizes, w: FloatArray, budget: Budget) -> FloatArray:
-    """Release fitted coefficients, shape (d,); at label level they are public.
+def rounded(w: FloatArray) -> FloatArray:
+    """Return public coefficients on a lattice.
 
-    Public ones are rounded to a lattice: where the solver stops depends on the order of rows in the eleventh digit,
-    and near ties between scores would show it.
+    The solver's result depends on the order of rows in the eleventh digit, and near ties between scores would show it.
     """
-    release_by = model(study, sizes)
-    if release_by.exact:
-        return np.rint(w * COEFFICIENT_LATTICE) / COEFFICIENT_LATTICE
-    return release_by.perturb(w, budget)
+    return np.rint(w * COEFFICIENT_LATTICE) / COEFFICIENT_LATTICE
 
 
-def fitted(study: MatchingStudy, sizes: Sizes, enclave: Enclave) -> FloatArray:
-    """Return coefficients fitted on every unit, shape (d,), still private at sample level.
+def fitted(study: MatchingStudy, units: int, enclave: Enclave) -> FloatArray:
+    """Return coefficients fitted to all units, shape (d,), still private at sample level.
 
     Raises:
         ConvergenceError: before anything is drawn.
     """
     penalty, workers = study.estimator.penalty, study.execution.workers
-    return enclave.once(
-        ("propensity", penalty), lambda: fit(enclave.rows, enclave.segments, sizes.units, penalty, workers)
-    )
+    return enclave.once(("propensity", penalty), lambda: fit(enclave.rows, enclave.segments, units, penalty, workers))
 
 
 def propensity_stage(study: MatchingStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
-    """Fit the propensity model on every unit and release its coefficients, shape (d,).
+    """Fit the propensity model to all units and release its coefficients, shape (d,).
 
-    They are exact at label level.
+    They are exact, but rounded, at label level.
 
     Raises:
         ConvergenceError: before anything is drawn.
     """
-    return coefficients(study, sizes, fitted(study, sizes, enclave), budget)
+    w, release_by = fitted(study, sizes.units, enclave), model(study, sizes)
+    return rounded(w) if release_by.exact else release_by.perturb(w, budget)
 
 
 def scores_stage(study: MatchingStudy, enclave: Enclave, w: FloatArray, budget: Budget) -> None:
-    """Leave scores, treatments and scaled outcomes of all units in the order of traversal.
-
-    Scores have their noise.
-    """
+    """Store scores to match on, treatments and scaled outcomes of all units in traversal order."""
     order = traversal(enclave)
 
     def segment_scores(index: int) -> FloatArray:
@@ -142,10 +124,7 @@ IN_TREATED = "in_treated"
 
 
 def treatment_mechanism(study: MatchingStudy) -> RandomisedResponse | None:
-    """Return the mechanism that releases treatments into the enclave; None at label level.
-
-    At that level they are public.
-    """
+    """Return the mechanism of randomised treatments; None at label level, where they are public."""
     if study.privacy.level is Level.label:
         return None
     part = study.estimator.budget_shares.divide(study.privacy.epsilon)["treatment"]
@@ -153,14 +132,11 @@ def treatment_mechanism(study: MatchingStudy) -> RandomisedResponse | None:
 
 
 def release_treatment(study: MatchingStudy, treated: ByteArray, budget: Budget) -> ByteArray:
-    """Return the arms to match between, shape (n,).
-
-    They are treatments as they are at label level, else randomised ones.
-    """
+    """Return the arms to match between, shape (n,): treatments, randomised at sample level."""
     release_by = treatment_mechanism(study)
     return treated if release_by is None else release_by.release(treated, TREATMENT_SLOT, budget)
 
 
 def respond_stage(study: MatchingStudy, enclave: Enclave, budget: Budget) -> None:
-    """Leave the arms to match between, in the order of traversal."""
+    """Store the arms to match between, in the order of traversal."""
     enclave.save(IN_TREATED, release_treatment(study, np.array(enclave.load(TREATED)), budget))

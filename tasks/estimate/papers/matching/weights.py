@@ -1,6 +1,4 @@
-"""From scores and arms to weights, and the noise on outcomes.
-
-The noise is one draw.
+"""Compute weights from scores and arms, and release sums of outcomes in one draw.
 
 With m matched queries the matching estimate is a difference of two weighted sums of outcomes over m,
 
@@ -9,9 +7,9 @@ With m matched queries the matching estimate is a difference of two weighted sum
 and the weights of either arm add up to m. Weights are public at label level and post-processing at sample level; no
 outcome is read for them. Derivations: ``docs/proofs/matching.md``, sections 1 and 4.
 
-What one outcome can move is known only once units are matched. So each sum is divided by that before noise is added:
-the declared sensitivity is 1, whatever the matching; plan, ledger and release agree exactly; and the release says by
-what the noise was multiplied. Proofs: ``docs/proofs/matching.md``, sections 2 to 4.
+The sensitivity is known only once units are matched. So each sum is divided by its own before noise is added: the
+declared sensitivity is 1, whatever the matching; plan, ledger and release agree exactly; and the release states the
+factor of the noise. Proofs: ``docs/proofs/matching.md``, sections 2 to 4.
 """
 
 from __future__ import annotations
@@ -47,17 +45,15 @@ from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Sensitivity, Sl
 
 @dataclass(frozen=True)
 class Reuse:
-    """Summary of a matching: sizes and weights.
-
-    It is public at label level, and post-processing of released records at sample level.
+    """Summary of a matching: public at label level, post-processing of releases at sample level.
 
     Attributes:
         ratio: N.
         treated, controls: units of the two arms (randomised ones at sample level).
         queries: m, queries that found their N neighbours.
-        unmatched: queries that did not, because of the caliper or because an arm has fewer than N units.
+        unmatched: other queries, because of the caliper or of an arm with fewer than N units.
         caps: how often a treated unit and a control may serve.
-        most: how often a unit does serve, at most.
+        most: the largest number of times that a unit serves.
         weights: W_i = N b_i, whose total in either arm is N m.
     """
 
@@ -72,7 +68,7 @@ class Reuse:
 
     @property
     def details(self) -> Details:
-        """Caps, reuse and counts, as a release has them."""
+        """Caps, reuse and counts, for a release."""
         return {
             "treated_arm": self.treated,
             "control_arm": self.controls,
@@ -92,11 +88,9 @@ def effect_epsilon(study: MatchingStudy) -> float:
 
 
 def caps(study: MatchingStudy, scores: FloatArray, in_treated: ByteArray) -> tuple[int, int]:
-    """Return how often a treated unit and a control may serve.
+    """Return how often a treated unit and a control may serve: as declared, or adaptive.
 
-    It is as declared, or where noise and bias balance.
-
-    Only the label level holds k below M/N, beyond which a cap does nothing (Yuan et al. 2026, Equation 10).
+    At label level alone k is at most M/N, beyond which a cap has no effect (Yuan et al. 2026, Equation 10).
 
     Raises:
         DataError: an arm that is searched has fewer than N units.
@@ -127,19 +121,19 @@ def weigh(study: MatchingStudy, scores: FloatArray, in_treated: ByteArray) -> tu
 
     Raises:
         DataError: at label level, where arms are public: an arm that is searched has fewer than N units, or no query
-            has its neighbours within the caliper. At sample level such a matching has no weights at all. At either:
-            a query lacks neighbours although the caps make that impossible.
+            has its neighbours within the caliper; at sample level all weights are then 0. At both levels: a query lacks
+            neighbours although the caps make that impossible.
     """
     ratio, estimand = study.estimator.ratio, study.estimand
     label = study.privacy.level is Level.label
     if not label and _too_small(in_treated, estimand, ratio):
-        return _nothing(study, in_treated)
+        return _unmatched(study, in_treated)
     limits = caps(study, scores, in_treated)
     matching = match_capped(scores, in_treated, ratio, limits, estimand, study.estimator.caliper)
     if not matching.matched.any():
         if label:
             raise DataError("no unit finds its neighbours within the caliper; widen 'caliper' or lower 'ratio'")
-        return _nothing(study, in_treated)
+        return _unmatched(study, in_treated)
     weights = matching.uses + np.int32(ratio) * matching.matched
     used = weights > 0
     none = np.empty((0, 2), dtype=np.int32)
@@ -161,9 +155,7 @@ def _reuse(study: MatchingStudy, units: WeightedUnits, caps: tuple[int, int], mo
 
 
 def match_stage(study: MatchingStudy, enclave: Enclave) -> Reuse:
-    """Leave each unit's weight and the pairs of the variance.
-
-    Return what may be said of the matching.
+    """Store each unit's weight and the pairs of the variance, and return the matching's summary.
 
     Raises:
         DataError: as of :func:`weigh`; at label level nothing is drawn before.
@@ -174,13 +166,13 @@ def match_stage(study: MatchingStudy, enclave: Enclave) -> Reuse:
 
 
 def _too_small(in_treated: ByteArray, estimand: Estimand, ratio: int) -> bool:
-    """Return whether an arm that is searched has fewer than N units."""
+    """Return True if an arm that is searched has fewer than N units."""
     treated = int(np.count_nonzero(in_treated))
     return min((len(in_treated) - treated, treated)[1 - arm] for arm in estimand.arms) < ratio
 
 
-def _nothing(study: MatchingStudy, in_treated: ByteArray) -> tuple[Reuse, WeightedUnits]:
-    """No unit weighs anything: randomised arms or scores left nothing to match."""
+def _unmatched(study: MatchingStudy, in_treated: ByteArray) -> tuple[Reuse, WeightedUnits]:
+    """Return a matching without matched units, all of weight 0."""
     none = np.empty((0, 2), dtype=np.int32)
     units = WeightedUnits.of(np.zeros(len(in_treated), dtype=np.int32), in_treated, 0, (none, none, none))
     return _reuse(study, units, (0, 0), 0), units
@@ -190,10 +182,7 @@ SLOT = Slot(name="effect", scope=Scope.all)
 
 
 def mechanism(study: MatchingStudy) -> Laplace:
-    """Return Laplace noise on the estimate and its sampling variance.
-
-    In the paper's variant it is on the two arms' sums.
-    """
+    """Return Laplace noise on the estimate and its variance; by the paper on the arms' sums."""
     ratio, share = study.estimator.ratio, study.estimator.variance_share
     if study.estimator.variant is Variant.paper:
         formula = f"1 in units of (k_arm + 1) B for the sum of the unit's arm; k_arm at most (n - 1)/{ratio}"
@@ -211,12 +200,12 @@ def mechanism(study: MatchingStudy) -> Laplace:
 def sums(study: MatchingStudy, reuse: Reuse, units: WeightedUnits, in_treated: ByteArray, u: FloatArray) -> FloatArray:
     """Return the two numbers to be released, shape (2,).
 
-    One outcome moves the sum of their absolute values by at most 1. Outcomes are rounded to a public lattice first and
-    everything after that is exact, up to the last rounding.
+    One outcome moves the sum of their absolute values by at most 1. Outcomes are rounded to a public lattice first;
+    everything after is exact, up to the last rounding.
 
     Args:
         study: the study.
-        reuse: what the matching may say of itself.
+        reuse: summary of the matching.
         units: the matching.
         in_treated: shape (n,), 1 for units of the treated arm, 0 for controls.
         u: outcomes, shape (n,), in [-1, 1].
@@ -237,6 +226,6 @@ def release(study: MatchingStudy, exact: FloatArray, budget: Budget) -> FloatArr
 
 
 def perturb_stage(study: MatchingStudy, enclave: Enclave, reuse: Reuse, budget: Budget) -> FloatArray:
-    """Release what the outcomes add up to under the weights that ``match`` left."""
+    """Release the sums of outcomes under the weights that ``match`` stored."""
     units = open_units(enclave, reuse.weights)
     return release(study, sums(study, reuse, units, enclave.load(IN_TREATED), enclave.load(OUTCOME)), budget)
