@@ -172,7 +172,8 @@ def _difference(
     study: EffectStudy, named: Mapping[str, object], rows: Rows, size_variance: float, error: float, number: int
 ) -> ContrastAnswer:
     """Return a linear contrast with its intervals, cut to its possible range."""
-    part, width = combined(study, rows), _width(study, rows)
+    part = combined(study, rows)
+    width = math.fsum(abs(times) * study.outcomes[row.outcome].width for times, row in rows)
     part = replace(part, noise=part.noise + size_variance)
     value, single = limits(part, width, error)
     _, simultaneous = limits(part, width, error / number)
@@ -188,11 +189,6 @@ def _difference(
             "bias": part.bias,
         }
     )
-
-
-def _width(study: EffectStudy, rows: Rows) -> float:
-    """Return the largest absolute value of a contrast."""
-    return math.fsum(abs(times) * study.outcomes[part.outcome].width for times, part in rows)
 
 
 def _bounded(ends: Limits) -> ConfidenceSet:

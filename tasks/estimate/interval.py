@@ -301,10 +301,6 @@ class Noise:
         )
         return float(brentq(lambda q: part.tail(q, sampling) - tail, 0.0, 1 / math.sqrt(tail), xtol=1e-12)) * deviation
 
-    def outside(self, distance: float, bias: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
-        """Return P(|bias + E| > distance), E of :meth:`tail`."""
-        return sum(self.tail(distance + side, sampling_variance, factor) for side in (-bias, bias))
-
     def critical(self, error: float, bias: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
         """Return the least h with P(|b + E| > h) <= ``error`` <= 1/2 for all b in [-bias, bias].
 
@@ -316,7 +312,7 @@ class Noise:
             return plain + bias
 
         def excess(h: float) -> float:
-            return self.outside(h, bias, sampling_variance, factor) - error
+            return sum(self.tail(h + side, sampling_variance, factor) for side in (-bias, bias)) - error
 
         # A bias lost in rounding leaves no change of sign to bracket; the further end is safe.
         if excess(plain) <= 0 or excess(plain + bias) >= 0:
@@ -429,21 +425,11 @@ class Findings:
 
     def fields(self, study: TableStudy) -> dict[str, Any]:
         """Return the fields that an ``EffectRelease`` has beside those of every release."""
-        calibration = self.calibration
         return {
+            **vars(self),
             "estimand": study.estimand,
-            "confidence": self.confidence,
             "answers": in_table(self.answers, study.asks_one),
-            "covers": self.covers,
-            "balance": self.balance,
-            "benchmarks": self.benchmarks,
-            "gates": self.gates,
-            "calibration": None if calibration is None or not calibration.controls else calibration,
-            "not_covered": self.not_covered,
-            "curves": self.curves,
-            "cells": self.cells,
-            "clusters": self.clusters,
-            "contrasts": self.contrasts,
+            "calibration": self.calibration if self.calibration is not None and self.calibration.controls else None,
             "details": dict(self.details),
         }
 
@@ -503,15 +489,6 @@ def around(value: float, half: float, confidence: float, bounds: tuple[float, fl
     )
 
 
-def variance_error(estimate: Estimate, noise: Noise, confidence: float) -> float:
-    """Return beta, the part of 1 - confidence for the noise in the sampling variance.
-
-    It is 0 where an allowance is used instead.
-    """
-    noisy = noise.deviation * estimate.variance_noise > 0
-    return (1 - confidence) * VARIANCE_SHARE if noisy and estimate.allowance is None else 0.0
-
-
 def assemble(
     estimate: Estimate, noise: Noise, confidence: float, bounds: tuple[float, float] | None
 ) -> tuple[float, Interval, Variance, float]:
@@ -530,7 +507,7 @@ def assemble(
         bounds: the declared range; estimate and interval are cut to it. None: neither is cut.
     """
     of_variance, alpha = noise.deviation * estimate.variance_noise, 1 - confidence
-    beta = variance_error(estimate, noise, confidence)
+    beta = alpha * VARIANCE_SHARE if of_variance > 0 and estimate.allowance is None else 0.0
     sampling = min(max(estimate.variance, 0.0), estimate.largest_variance)
     upper = sampling + (estimate.allowance or 0.0) * of_variance
     upper += noise.quantile(beta, 0.0, estimate.variance_noise) if beta > 0 else 0.0

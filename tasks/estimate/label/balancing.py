@@ -18,7 +18,7 @@ The imbalance that the weights of both arms leave is measured and allowed for (`
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -170,10 +170,10 @@ def choose(arms: Sequence[Sequence[Solution]], least: float, noise: float) -> li
     """
     best: tuple[float, list[Solution]] | None = None
     for largest in sorted({max(solution.largest, least) for arm in arms for solution in arm}):
-        picked = [_best(arm, largest * (1 + 1e-9)) for arm in arms]
-        chosen = [solution for solution in picked if solution is not None]
-        if len(chosen) < len(arms):
+        fitting = [[solution for solution in arm if solution.largest <= largest * (1 + 1e-9)] for arm in arms]
+        if not all(fitting):
             continue
+        chosen = [min(arm, key=lambda solution: solution.error) for arm in fitting]
         actual = max([least, *(solution.largest for solution in chosen)])
         cost = sum(solution.error for solution in chosen) + (noise * actual / DEVIATION) ** 2
         if best is None or cost < best[0]:
@@ -181,11 +181,6 @@ def choose(arms: Sequence[Sequence[Solution]], least: float, noise: float) -> li
     if best is None:
         raise ValueError("every arm has a solution at some cap")
     return best[1]
-
-
-def _best(arm: Iterable[Solution], largest: float) -> Solution | None:
-    fitting = [solution for solution in arm if solution.largest <= largest]
-    return min(fitting, key=lambda solution: solution.error, default=None)
 
 
 NOT_COVERED = (limit(Code.unmeasured), limit(Code.curves_beyond_cells))

@@ -405,11 +405,6 @@ def _of_one_question(study: EffectStudy, findings: Findings, weighing: Weighing 
     )
 
 
-def number_of_answers(study: EffectStudy) -> int:
-    """Return the number of rows of the table."""
-    return len(study.outcomes) * (len(study.arm_names) - 1) * len(study.answered_groups) + len(study.contrasts)
-
-
 def answers_stage(
     study: EffectStudy,
     comparisons: Sequence[Comparison],
@@ -417,7 +412,8 @@ def answers_stage(
     released: FloatArray,
 ) -> Findings:
     """Return the answers, from public and released values alone."""
-    draw, answers = JointDraw.of(study), number_of_answers(study)
+    draw, cells = JointDraw.of(study), (len(study.arm_names) - 1) * len(study.answered_groups)
+    answers = len(study.outcomes) * cells + len(study.contrasts)
     parts = []
     for comparison, weighing, numbers in zip(comparisons, weighed, released, strict=True):
         place = (comparison.group, comparison.arm)

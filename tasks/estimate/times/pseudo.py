@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -188,14 +187,14 @@ def _scaled(raw: FloatArray, resolved: BoolArray) -> tuple[FloatArray, float]:
 def lost_error(both: TwoArms, arm: int) -> float:
     """Return the largest variance of the logarithm of an arm's curve of censoring."""
     tidy = both.tidy[arm]
-    slopes = curves.gradient(partial(_log_followed, grid=both.grid), tidy)
+
+    def log_followed(cells: FloatArray) -> FloatArray:
+        return np.asarray(np.log(np.maximum(curves.still_followed(cells, both.grid), curves.LEAST)))
+
+    slopes = curves.gradient(log_followed, tidy)
     sampling = tidy @ slopes**2
     noise = np.einsum("cj,cd,dj->j", slopes, both.cells.part(arm), slopes)
     return float(np.maximum(sampling + noise, 0.0).max())
-
-
-def _log_followed(cells: FloatArray, grid: Grid) -> FloatArray:
-    return np.asarray(np.log(np.maximum(curves.still_followed(cells, grid), curves.LEAST)))
 
 
 def times_recipe(study: SurvivalStudy, sizes: Sizes | None) -> TableRecipe:

@@ -273,10 +273,6 @@ class JointCells:
         """Return the number of intervals in which all arms of these groups are seen and followed."""
         return min(self.two_arms(places, arm).followed_to(floor) for arm in range(1, self.grid.arms))
 
-    def horizon_of(self, question: TimesQuestion) -> int:
-        """Return the interval that ends at the question's horizon."""
-        return self.grid.between.index(question.outcome.horizon) + 1
-
     def last_of(self, study: SurvivalStudy, question: TimesQuestion, strata: Sequence[Sequence[int]] = ()) -> int:
         """Return the interval with which a question ends.
 
@@ -287,7 +283,7 @@ class JointCells:
             question: the question.
             strata: of censoring, all of which must be seen; empty: all people together.
         """
-        last = self.horizon_of(question)
+        last = self.grid.between.index(question.outcome.horizon) + 1
         if study.censoring.beyond is Beyond.refuse:
             return last
         floor = study.censoring.floor if study.covariates else 0.0

@@ -158,7 +158,7 @@ class Strata:
         raw = [arms.pieces(arms.cells.counts.reshape(-1)) for arms in visible]
         smooth = [arms.pieces(cells) for arms, cells in zip(visible, tidy, strict=True)]
         spread = math.fsum(terms.variance for terms in smooth)
-        noise = _noise_of_sum(visible, tidy, lambda arms: lambda cells: arms.pieces(cells).excess)
+        noise = _noise_of_sum(visible, tidy, lambda arms, cells: arms.pieces(cells).excess)
         statistic = math.fsum(float(terms.excess) for terms in raw) / math.sqrt(max(spread + noise, curves.LEAST))
         sides, errors, totals = [], [], []
         for arm in range(ARMS):
@@ -168,8 +168,9 @@ class Strata:
         if any(side <= SEEN_DEVIATIONS * math.sqrt(error) for side, error in zip(sides, errors, strict=True)):
             return LogRank(statistic)
 
-        def log_ratio(arms: TwoArms) -> curves.Curve:
-            return lambda cells: arms.pieces(cells).sides[1] / totals[1] - arms.pieces(cells).sides[0] / totals[0]
+        def log_ratio(arms: TwoArms, cells: FloatArray) -> FloatArray:
+            control, treated = arms.pieces(cells).sides
+            return treated / totals[1] - control / totals[0]
 
         noise = _noise_of_sum(visible, tidy, log_ratio)
         half = -float(ndtri((1 - confidence) / 2)) * math.sqrt(spread / (totals[0] * totals[1]) + noise)
@@ -179,16 +180,15 @@ class Strata:
         return LogRank(statistic, ratio, ratio * math.exp(-half), ratio * math.exp(half))
 
 
-def _side(arm: int, arms: TwoArms) -> curves.Curve:
-    """Return one of ``LogRankTerms.sides`` as a function of a stratum's cells."""
-    return lambda cells: arms.pieces(cells).sides[arm]
+def _side(arm: int, arms: TwoArms, cells: FloatArray) -> FloatArray:
+    return arms.pieces(cells).sides[arm]
 
 
 def _noise_of_sum(
-    strata: Sequence[TwoArms], tidy: Sequence[FloatArray], function_of: Callable[[TwoArms], curves.Curve]
+    strata: Sequence[TwoArms], tidy: Sequence[FloatArray], function: Callable[[TwoArms, FloatArray], FloatArray]
 ) -> float:
-    """Return the variance by noise of a sum of functions of the strata's cells."""
-    return math.fsum(arms.noise_of(function_of(arms), cells) for arms, cells in zip(strata, tidy, strict=True))
+    """Return the variance by noise of the sum of a function of the strata's cells."""
+    return math.fsum(arms.noise_of(partial(function, arms), cells) for arms, cells in zip(strata, tidy, strict=True))
 
 
 def _figures(values: FloatArray) -> tuple[float, ...]:

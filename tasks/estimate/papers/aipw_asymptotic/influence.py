@@ -1,8 +1,8 @@
-"""Compute the asymptotic intervals of Schröder, Hartenstein and Feuerriegel (2025), as printed.
+"""Compute the asymptotic intervals of Schröder, Hartenstein and Feuerriegel (2025).
 
-Equations 7, 11, 15 and 16. Nuisances are fitted without privacy, per arm and fold, and scores are averaged over all
-units. A unit is protected by noise scaled by the *gross-error sensitivity*, the largest influence that a unit of the
-declared domain could have on the estimate::
+Equations 7, 11, 15 and 16, as printed. Nuisances are fitted without privacy, per arm and fold, and scores are averaged
+over all units. A unit is protected by noise scaled by the *gross-error sensitivity*, the largest influence that a unit
+of the declared domain could have on the estimate::
 
     tau_DP    = tau + gamma r(eps1, delta1) U            gamma   = sup_z |Gamma(z) - tau|                  (7)
     sigma2_DP = max(0, sigma2 + gamma_s r(eps2, delta2) U')   gamma_s = sup_z |(Gamma(z) - tau)^2 - sigma2|    (11)

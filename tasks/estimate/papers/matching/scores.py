@@ -21,7 +21,7 @@ from causalveil.tasks.data.enclave import Enclave, Rows
 from causalveil.tasks.estimate.models.lattice_sums import bounded
 from causalveil.tasks.estimate.models.logistic import PropensityModel, clipped_scores, fit
 from causalveil.tasks.estimate.models.nearest import traversal
-from causalveil.tasks.machine.arrays import ByteArray, FloatArray
+from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import map_partitions
 from causalveil.tasks.privacy.mechanisms import Budget, LatticeLaplace, RandomisedResponse, Sensitivity, Slot
 
@@ -70,12 +70,6 @@ def exact_scores(rows: Rows, w: FloatArray) -> FloatArray:
     return scores
 
 
-def release(study: MatchingStudy, scores: FloatArray, budget: Budget) -> FloatArray:
-    """Return scores to match on, shape (n,): exact at label level, else each with its own noise."""
-    release_by = mechanism(study)
-    return scores if release_by is None else release_by.release(scores, SLOT, budget)
-
-
 def rounded(w: FloatArray) -> FloatArray:
     """Return public coefficients on a lattice.
 
@@ -107,14 +101,17 @@ def propensity_stage(study: MatchingStudy, sizes: Sizes, enclave: Enclave, budge
 
 
 def scores_stage(study: MatchingStudy, enclave: Enclave, w: FloatArray, budget: Budget) -> None:
-    """Store scores to match on, treatments and scaled outcomes of all units in traversal order."""
-    order = traversal(enclave)
+    """Store scores to match on, treatments and scaled outcomes of all units in traversal order.
+
+    Scores are exact at label level; else each has its own noise.
+    """
+    order, release_by = traversal(enclave), mechanism(study)
 
     def segment_scores(index: int) -> FloatArray:
         return exact_scores(enclave.rows(index), w)
 
-    scores = np.concatenate(map_partitions(segment_scores, enclave.segments, study.execution.workers))
-    enclave.save(SCORES, release(study, scores[order], budget))
+    scores = np.concatenate(map_partitions(segment_scores, enclave.segments, study.execution.workers))[order]
+    enclave.save(SCORES, scores if release_by is None else release_by.release(scores, SLOT, budget))
     for name, column in ((TREATED, "t"), (OUTCOME, "u")):
         enclave.save(name, enclave.gather(column)[order])
 
@@ -131,12 +128,7 @@ def treatment_mechanism(study: MatchingStudy) -> RandomisedResponse | None:
     return RandomisedResponse(cost=PrivacyCost(epsilon=part, delta=Decimal(0)))
 
 
-def release_treatment(study: MatchingStudy, treated: ByteArray, budget: Budget) -> ByteArray:
-    """Return the arms to match between, shape (n,): treatments, randomised at sample level."""
-    release_by = treatment_mechanism(study)
-    return treated if release_by is None else release_by.release(treated, TREATMENT_SLOT, budget)
-
-
 def respond_stage(study: MatchingStudy, enclave: Enclave, budget: Budget) -> None:
-    """Store the arms to match between, in the order of traversal."""
-    enclave.save(IN_TREATED, release_treatment(study, np.array(enclave.load(TREATED)), budget))
+    """Store the arms to match between, in traversal order: treatments, noisy at sample level."""
+    treated, release_by = np.array(enclave.load(TREATED)), treatment_mechanism(study)
+    enclave.save(IN_TREATED, treated if release_by is None else release_by.release(treated, TREATMENT_SLOT, budget))

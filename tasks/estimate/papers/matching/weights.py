@@ -220,12 +220,8 @@ def sums(study: MatchingStudy, reuse: Reuse, units: WeightedUnits, in_treated: B
     return np.array([float(Fraction(total, (cap + reuse.ratio) << (exponent + 1))) for total, cap in parts])
 
 
-def release(study: MatchingStudy, exact: FloatArray, budget: Budget) -> FloatArray:
-    """Return the two numbers with noise, shape (2,)."""
-    return mechanism(study).release(exact, SLOT, budget)
-
-
 def perturb_stage(study: MatchingStudy, enclave: Enclave, reuse: Reuse, budget: Budget) -> FloatArray:
     """Release the sums of outcomes under the weights that ``match`` stored."""
     units = open_units(enclave, reuse.weights)
-    return release(study, sums(study, reuse, units, enclave.load(IN_TREATED), enclave.load(OUTCOME)), budget)
+    exact = sums(study, reuse, units, enclave.load(IN_TREATED), enclave.load(OUTCOME))
+    return mechanism(study).release(exact, SLOT, budget)
