@@ -56,6 +56,8 @@ from causalveil.tasks.machine.distribute import one_thread
 GATE_ERROR = 0.05
 # From the best to the worst.
 VERDICTS = (GateVerdict.passed, GateVerdict.cannot_tell, GateVerdict.failed)
+# A checked value's verdict, the value, and the deviation of its noise.
+Check = tuple[GateVerdict, float, float]
 # Weights that leave less of an arm's precision extrapolate to many people whom the other arm lacks.
 ENOUGH_LEFT = 0.5
 # The fields that a withheld answer lacks.
@@ -123,34 +125,25 @@ def placebo_gates(study: EffectStudy, parts: Sequence[Part]) -> tuple[GateResult
     """
     if study.gates is None or study.gates.placebo is None:
         return ()
-    bound = study.gates.placebo
-    placebos = [
-        placebo
-        for placebo in parts
-        if study.outcomes[placebo.outcome].role is OutcomeRole.placebo and placebo.group in study.groups
-    ]
-    critical, worst = critical_of(max(len(placebos), 1)), dict[tuple[str, str], GateResult]()
-    for placebo in placebos:
-        scale = scale_of(placebo.spread, study.outcomes[placebo.outcome].width)
-        value, bias = abs(placebo.value) / scale, placebo.bias / scale
-        error = math.sqrt(placebo.sampling + placebo.noise) / scale if placebo.answered else bound
-        least, most = (_verdict(value + sign * bias - bound, error, critical) for sign in (-1, 1))
-        ends = {least, most} if placebo.answered else {GateVerdict.cannot_tell}
-        verdict = ends.pop() if len(ends) == 1 else GateVerdict.cannot_tell
-        result = GateResult(
-            gate="placebo",
-            group=placebo.group,
-            arm=placebo.arm,
-            bound=bound,
-            value=value,
-            noise_error=error,
-            verdict=verdict,
-        )
-        cell = placebo.group, placebo.arm
-        former = worst.setdefault(cell, result)
-        if (VERDICTS.index(verdict), value) > (VERDICTS.index(former.verdict), former.value):
-            worst[cell] = result
-    return tuple(worst.values())
+    bound, is_placebo = study.gates.placebo, [outcome.role is OutcomeRole.placebo for outcome in study.outcomes]
+    placebos = [part for part in parts if is_placebo[part.outcome] and part.group in study.groups]
+    critical, cells = critical_of(max(len(placebos), 1)), dict[tuple[str, str], list[Check]]()
+    for part in placebos:
+        scale = scale_of(part.spread, study.outcomes[part.outcome].width)
+        value, bias = abs(part.value) / scale, part.bias / scale
+        verdict, error = GateVerdict.cannot_tell, bound
+        if part.answered:
+            error = math.sqrt(part.sampling + part.noise) / scale
+            ends = {_verdict(value + sign * bias - bound, error, critical) for sign in (-1, 1)}
+            verdict = ends.pop() if len(ends) == 1 else verdict
+        cells.setdefault((part.group, part.arm), []).append((verdict, value, error))
+    return tuple(_worst("placebo", *cell, bound, checks) for cell, checks in cells.items())
+
+
+def _worst(gate: str, group: str, arm: str, bound: float, checks: Sequence[Check]) -> GateResult:
+    """Return a gate by its worst value: by verdict, then by size."""
+    verdict, value, error = max(checks, key=lambda check: (VERDICTS.index(check[0]), check[1]))
+    return GateResult(gate=gate, group=group, arm=arm, bound=bound, value=value, noise_error=error, verdict=verdict)
 
 
 def critical_of(values: int) -> float:
@@ -180,12 +173,7 @@ def balance_gate(
         critical: quantile of :func:`critical_of`.
     """
     rows = [(_verdict(abs(after) - bound, error, critical), abs(after), error) for after, error in numbers]
-    if not rows:
-        rows = [(GateVerdict.cannot_tell, 0.0, bound)]
-    verdict, value, error = max(rows, key=lambda row: (VERDICTS.index(row[0]), row[1]))
-    return GateResult(
-        gate="balance", group=label, arm=arm, bound=bound, value=value, noise_error=error, verdict=verdict
-    )
+    return _worst("balance", label, arm, bound, rows or [(GateVerdict.cannot_tell, 0.0, bound)])
 
 
 def overlap_gate(label: str, arm: str, bound: float, value: float, error: float, critical: float) -> GateResult:
@@ -193,10 +181,7 @@ def overlap_gate(label: str, arm: str, bound: float, value: float, error: float,
 
     ``value``: the smaller arm's effective share; ``error``: the deviation of its noise.
     """
-    verdict = _verdict(bound - value, error, critical)
-    return GateResult(
-        gate="overlap", group=label, arm=arm, bound=bound, value=value, noise_error=error, verdict=verdict
-    )
+    return _worst("overlap", label, arm, bound, [(_verdict(bound - value, error, critical), value, error)])
 
 
 def gated(study: EffectStudy, answers: Sequence[Answer], gates: Sequence[GateResult]) -> tuple[Answer, ...]:
@@ -204,19 +189,15 @@ def gated(study: EffectStudy, answers: Sequence[Answer], gates: Sequence[GateRes
     if study.gates is None:
         return tuple(answers)
     failed = {(gate.group, gate.arm) for gate in gates if gate.verdict is GateVerdict.failed}
-    withhold = study.gates.failed is FailedGate.withhold
+    updates: dict[str, object] = {"state": State.marked}
+    if study.gates.failed is FailedGate.withhold:
+        updates = {"state": State.withheld, "measures": (), **dict.fromkeys(NUMBERS)}
     released = []
     for answer in answers:
         arms = (answer.arm, answer.reference)
         groups = study.groups if answer.group == ALL_UNITS else (answer.group,)
-        if not any((group, arm) in failed for group in groups for arm in arms):
-            released.append(answer)
-        elif withhold:
-            released.append(
-                answer.model_copy(update={"state": State.withheld, "measures": (), **dict.fromkeys(NUMBERS)})
-            )
-        else:
-            released.append(answer.model_copy(update={"state": State.marked}))
+        behind = any((group, arm) in failed for group in groups for arm in arms)
+        released.append(answer.model_copy(update=updates) if behind else answer)
     return tuple(released)
 
 

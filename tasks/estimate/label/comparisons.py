@@ -419,10 +419,8 @@ def answers_stage(
         place = (comparison.group, comparison.arm)
         for outcome in range(len(study.outcomes)):
             parts.append(part_of(study, draw, outcome, place, weighing, numbers[outcome].tolist(), answers))
-    sizes = {
-        arm: [comparison.weight(study.estimand) for comparison in comparisons if comparison.arm == arm]
-        for arm in study.arm_names[1:]
-    }
+    weights = [(comparison.arm, comparison.weight(study.estimand)) for comparison in comparisons]
+    sizes = {arm: [weight for name, weight in weights if name == arm] for arm in study.arm_names[1:]}
     total = float(max(sum(counts) for counts in sizes.values()))
     parts = with_all_units(study, parts, sizes, 0.0, total)
     rows, calibration = calibrate(study, parts, table(study, parts))

@@ -161,10 +161,7 @@ def coefficient_bound(penalty: float) -> float:
     low, high = 0.0, PEAK_AT * (1 + 1e-9)
     for _ in range(200):
         middle = (low + high) / 2
-        if penalty * middle < _sigmoid(-middle):
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if penalty * middle < _sigmoid(-middle) else (low, middle)
     return high * (1 + 1e-12)
 
 
@@ -180,10 +177,7 @@ def gradient_diameter(radius: float) -> float:
     low, high = 0.0, 1.0
     for _ in range(200):
         middle = (low + high) / 2
-        if _slope(middle, radius) > 0:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if _slope(middle, radius) > 0 else (low, middle)
     value = 2 * math.sqrt(1 - low**2) * _sigmoid(radius * low)
     return min(2.0, value * math.exp(abs(_slope(low, radius))) * (1 + 1e-12))
 
