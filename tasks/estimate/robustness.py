@@ -22,7 +22,6 @@ themselves are not used.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 from scipy.special import ndtri
@@ -145,14 +144,9 @@ def _units_of(study: TableStudy, findings: Findings, answer: Answer, units: int)
         return units
     groups = study.groups if answer.group == ALL_UNITS else (answer.group,)
     kind = "units" if getattr(study, "weights", None) is None else EFFECTIVE
-    return math.fsum(_counted(findings.details, group, kind) for group in groups)
-
-
-def _counted(details: Mapping[str, float | int | str | bool], group: str, kind: str = "units") -> float:
-    """Return the released number of a subgroup's units, given in total or by arm."""
-    name = f"{kind}[{group}]"
-    counts = [value for key, value in details.items() if key == name or key.startswith(f"{name}[")]
-    return math.fsum(float(value) for value in counts)
+    # A subgroup's number is given in total or by arm. Labels may be any text, so names are compared whole.
+    keys = [[f"{kind}[{group}]{arm}" for arm in ("", *(f"[{name}]" for name in study.arm_names))] for group in groups]
+    return math.fsum(math.fsum(float(findings.details.get(key, 0.0)) for key in own) for own in keys)
 
 
 def as_strong(benchmark: tuple[float, float], times: float) -> tuple[float, float] | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from causalveil.schemas.contradictions import contradictions
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.release import EffectRelease
 from causalveil.tasks.estimate.robustness import (
+    _units_of,
     as_strong,
     e_value,
     explained,
@@ -227,3 +230,12 @@ def test_nothing_is_said_in_a_trial_and_no_other_document_is_taken(tmp_path: Pat
         causalveil.sensitivity(direction({})(tmp_path / "way", 1))
     with pytest.raises(StudyError, match="from 0 to below 1"):
         causalveil.sensitivity(trial, outcome=0.5, treatment=1.0)
+
+
+def test_units_of_a_subgroup_are_not_those_of_one_whose_label_begins_alike() -> None:
+    study: Any = SimpleNamespace(known_units=False, groups=("a", "a][b"), arm_names=("0", "1"))
+    findings: Any = SimpleNamespace(
+        clusters=None, details={"units[a][0]": 60.0, "units[a][1]": 40.0, "units[a][b]": 50.0}
+    )
+    counts = [_units_of(study, findings, cast(Any, SimpleNamespace(group=group)), 0) for group in study.groups]
+    assert counts == [100.0, 50.0]
