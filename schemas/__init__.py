@@ -23,11 +23,11 @@
 - ``remarks``: Say what a plan expects of a study: codes with facts, and the one sentence of each.
 - ``specification``: Read the specification of a study: a plain document, which may come from another site.
 - ``studies``: Find every kind of study by name, and state the question of `causalveil ranges`.
-- ``study``: A study in full.
+- ``study``: A study in full: the analyst's request, completed by the owner's declarations of the columns.
 - ``table``: Studies of effects: a table of questions, of one row or of many.
 - ``terms``: Terms that a study declares beside its covariates.
 - ``warehouse``: source.yaml: what to take out of a warehouse, by which key, over which declared range.
-- ``where``: Compare declared columns with public values: whom a study is about.
+- ``where``: Conditions of eligibility: comparisons of declared columns with public values.
 - ``asked/``: Models of the study file that an analyst writes, which the owner's contract completes.
 - ``estimators/``: Models of each estimator's study: one module an estimator.
 - ``sites/``: Documents between sites and a coordinator: terms of a round, bundles, pooled releases.

@@ -11,20 +11,22 @@ from causalveil.schemas.columns import CategoricalCovariate, Column, Covariate, 
 from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Frozen, Level
 
-# Of sizes that vary more about their mean a few hold most units (``docs/proofs/clusters.md``, section 4).
+# At a larger coefficient of variation of cluster sizes a few hold most units (``docs/proofs/clusters.md``, section 4).
 FEWEST_CLUSTERS, FEWEST_OF_AN_ARM, MOST_SIZES = 6, 3, 2.0
-# Clusters for each degree of freedom that covariates take which are constant within them.
+# Clusters for each degree of freedom of covariates that are constant within them.
 PER_CONSTANT = 10
 KEY = "clusters"
+# Of the largest weight, what plans take the mean to be: surveys trim weights at three to five times it.
+MEAN_WEIGHT = 0.25
 
 
 def too_few(number: int) -> str:
-    """Return why so few clusters are refused."""
+    """Return why a number of clusters is too small."""
     return f"{number} clusters are too few to estimate the correlation within them; at least {FEWEST_CLUSTERS}"
 
 
 def too_unlike(spread: float) -> str:
-    """Return why clusters of sizes so unlike are refused."""
+    """Return why the coefficient of variation of cluster sizes is too large."""
     return (
         f"cluster sizes vary too much, with a standard deviation of {spread:.3g} times their mean (at most "
         f"{MOST_SIZES:g}): a few clusters hold most units, and the correlation within them cannot be estimated"
@@ -32,7 +34,7 @@ def too_unlike(spread: float) -> str:
 
 
 class DeclaredClusters(Frozen):
-    """Clusters by the owner's word: how many there are, and how unlike their sizes.
+    """The number of clusters and the variation of their sizes, as the owner declares them.
 
     ``spread``: the standard deviation of their sizes over the mean size; 0 where all are of one size.
     """
@@ -49,13 +51,13 @@ class DeclaredClusters(Frozen):
         return self
 
 
-# How many clusters were treated; of several arms by arm, the reference has the others.
+# The number of treated clusters, by arm where there are several; all others are of the reference.
 Treated = Annotated[int, Field(ge=1)] | dict[Name, Annotated[int, Field(ge=1)]] | None
 EVERY = "all"
 
 
 class CountedClusters(Frozen):
-    """Numbers of clusters that have units of a subgroup: of all, and of treated ones."""
+    """The numbers of clusters, and of treated clusters, that have units of a subgroup."""
 
     number: Annotated[int, Field(ge=2, le=10**8)]
     treated: Treated = None
@@ -64,10 +66,7 @@ class CountedClusters(Frozen):
     def _enough_of_each_arm(self) -> Self:
         if self.number < FEWEST_CLUSTERS:
             raise ValueError(too_few(self.number))
-        if self.treated is None:
-            return self
-        arms = self._with_reference
-        if (fewest := min(arms)) < FEWEST_OF_AN_ARM:
+        if self.treated is not None and (fewest := min(self._with_reference)) < FEWEST_OF_AN_ARM:
             raise RuleBroken(
                 f"'treated' leaves an arm {max(fewest, 0)} of {self.number} clusters; each arm needs at least "
                 f"{FEWEST_OF_AN_ARM}",
@@ -77,17 +76,17 @@ class CountedClusters(Frozen):
 
     @property
     def _with_reference(self) -> tuple[int, ...]:
-        """Clusters of each arm, those of the reference first."""
+        """The number of clusters of each arm, the reference first."""
         treated = tuple(self.treated.values()) if isinstance(self.treated, dict) else (self.treated or 0,)
         return self.number - sum(treated), *treated
 
     def of_arms(self, arms: Sequence[str]) -> tuple[int, ...] | None:
-        """Return the clusters of each arm, the reference first.
+        """Return the number of clusters of each arm, the reference first.
 
         None where treatment varies within clusters.
 
         Raises:
-            ValueError: says by what names to write them.
+            ValueError: ``treated`` does not name the arms.
         """
         if self.treated is None:
             return None
@@ -106,7 +105,7 @@ class Clusters(CountedClusters):
 
     A unit without a value is a cluster of its own. ``treated``: how many clusters were treated, where treatment was
     given to whole clusters; None where it varies within them. ``subgroups``: clusters that have units of each subgroup;
-    "all": each has units of every one. ``constant``: covariates of which all units of a cluster have one value.
+    "all": each cluster has units of every subgroup. ``constant``: covariates that do not vary within clusters.
     """
 
     column: Name
@@ -120,11 +119,11 @@ class Clusters(CountedClusters):
         return self.treated is not None
 
     def of_group(self, group: str) -> CountedClusters:
-        """Return the clusters that have units of a subgroup."""
+        """Return the numbers of clusters that have units of a subgroup."""
         return self.subgroups[group] if isinstance(self.subgroups, dict) else self
 
     def refuse_others(self, groups: Sequence[str] | None, arms: Sequence[str]) -> None:
-        """Refuse counts that are not those of a study's subgroups and arms.
+        """Refuse counts of subgroups or arms that the study does not have.
 
         Raises:
             ValueError: says what to write.
@@ -143,32 +142,32 @@ class Clusters(CountedClusters):
             return
         if sorted(self.subgroups) != sorted(groups):
             raise RuleBroken(f"'clusters' names the subgroups {list(self.subgroups)}, and not {list(groups)}", KEY)
-        for name, own in self.subgroups.items():
-            if own.number > self.number:
+        for name, counts in self.subgroups.items():
+            if counts.number > self.number:
                 raise RuleBroken(f"subgroup '{name}' has more clusters than the {self.number} that there are", KEY)
-            if (own.treated is None) is self.whole:
+            if (counts.treated is None) is self.whole:
                 raise RuleBroken("'treated' is said of all clusters and of each subgroup's, or of none", KEY)
-            own.of_arms(arms)
+            counts.of_arms(arms)
 
     def degrees(self, covariates: Mapping[str, Covariate]) -> int:
-        """Return how many degrees of freedom the covariates take that are constant within clusters.
+        """Return the degrees of freedom of covariates that are constant within clusters.
 
         Raises:
-            ValueError: one is no covariate, or they are more than a tenth of the clusters.
+            ValueError: a name is no covariate, or they are more than a tenth of the clusters.
         """
         if missing := [name for name in self.constant if name not in covariates]:
             raise RuleBroken(f"'constant' of 'clusters' names {missing}, which are no covariates of the study", KEY)
-        asked = [covariates[name] for name in self.constant]
-        found = sum(len(one.slots) - 1 if isinstance(one, CategoricalCovariate) else 1 for one in asked)
+        constant = [covariates[name] for name in self.constant]
+        degrees = sum(len(column.slots) - 1 if isinstance(column, CategoricalCovariate) else 1 for column in constant)
         groups = self.subgroups.values() if isinstance(self.subgroups, dict) else ()
-        fewest = min(one.number for one in (self, *groups))
-        if found * PER_CONSTANT > fewest:
+        fewest = min(counts.number for counts in (self, *groups))
+        if degrees * PER_CONSTANT > fewest:
             raise RuleBroken(
-                f"covariates that are constant within '{self.column}' take {found} degrees of freedom, which {fewest} "
-                f"clusters do not have to spare ({PER_CONSTANT} clusters for each); adjust for fewer of them",
+                f"covariates that are constant within '{self.column}' take {degrees} degrees of freedom, which "
+                f"{fewest} clusters do not have to spare ({PER_CONSTANT} clusters for each); adjust for fewer of them",
                 KEY,
             )
-        return found
+        return degrees
 
     @property
     def role(self) -> Column:
@@ -177,11 +176,11 @@ class Clusters(CountedClusters):
 
 
 class SurveyWeights(Frozen):
-    """The column of survey weights and the largest that counts.
+    """The column of survey weights and the largest weight.
 
-    Up to a factor a weight is how many people of the population a unit stands for. One above ``upper`` counts as that,
-    and one that is negative or missing as 0. ``mean``: about their mean, where it is known publicly; plans expect it,
-    else a quarter of ``upper``.
+    Up to a factor a weight is the number of people of the population that a unit represents. A weight above ``upper``
+    counts as ``upper``, and a negative or missing one as 0. ``mean``: their approximate mean, where it is publicly
+    known; plans expect it, else a quarter of ``upper``.
     """
 
     column: Name
@@ -205,17 +204,12 @@ class SurveyWeights(Frozen):
         return Column(holds=Holds.number, nulls=Nulls.welcome)
 
 
-# Of the largest weight, what plans take the mean to be: surveys trim weights at three to five times it.
-MEAN_WEIGHT = 0.25
-
-
-def refuse_clusters(study: Any, takes: bool, beside: Sequence[str] = ()) -> None:
-    """Refuse clusters where nothing is proved of them.
+def refuse_clusters(study: Any, takes: bool) -> None:
+    """Refuse clusters in studies for which no proof covers them.
 
     Args:
-        study: has ``clusters``, an estimator, a privacy request and data.
+        study: a ``TableStudy``.
         takes: whether its estimator takes clusters.
-        beside: keys that the study has and that clusters do not go with.
 
     Raises:
         ValueError: says what to write instead.
@@ -244,7 +238,8 @@ def refuse_clusters(study: Any, takes: bool, beside: Sequence[str] = ()) -> None
             "owner admit one block as a dataset of its own",
             "clusters",
         )
-    for key in beside:
+    if getattr(study, "ratios", ()):
         raise RuleBroken(
-            f"'{key}' does not go with 'clusters', whose correlation is measured over all units; leave one out", key
+            "'measure' does not go with 'clusters', whose correlation is measured over all units; leave one out",
+            "measure",
         )

@@ -60,9 +60,7 @@ def sane_range(lower: float, upper: float) -> None:
 
 
 def sane_clip(low: float, high: float) -> None:
-    """Refuse a clip of propensity scores that is too near to 0 or 1.
-
-    Its reciprocal would outweigh everything else.
+    """Refuse a clip of propensity scores that is so near to 0 or 1 that single weights dominate.
 
     Raises:
         ValueError: the clip is not within [1e-6, 1 - 1e-6].
@@ -74,17 +72,17 @@ def sane_clip(low: float, high: float) -> None:
 def ordinary(value: float | None) -> bool:
     """Return whether a declared scale is a float from 2**-1000 to 2**1000, or None.
 
-    Such a float is positive and neither infinite, NaN nor denormal; None is unknown yet.
+    Such a float is positive and neither infinite, NaN nor denormal; None: not known yet.
     """
     return value is None or (math.isfinite(value) and 2.0**-1000 <= value <= 2.0**1000)
 
 
 def sane_names(names: Sequence[str], codes: Sequence[str | int]) -> None:
-    """Refuse names of codes that a reader could not tell apart, or could not see as they are.
+    """Refuse names of codes that a reader could not distinguish or read.
 
     Args:
-        names: one of each code, in the same order.
-        codes: the values that stand in the rows.
+        names: the name of each code, in the same order.
+        codes: the values in the rows.
 
     Raises:
         ValueError: says which rule is broken.
@@ -116,7 +114,7 @@ def sane_names(names: Sequence[str], codes: Sequence[str | int]) -> None:
 
 
 def _read(name: str) -> str:
-    """Return what is left of a name for a hasty reader: no blanks, no case, no forms of one letter."""
+    """Return a name without blanks and case, in normal form, by which names are compared."""
     return "".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
@@ -137,7 +135,7 @@ def codes_of(names: Sequence[str] | None, levels: Sequence[str | int]) -> dict[s
 
 
 def labels_of(column: Mapping[str, Any]) -> dict[str, str]:
-    """Return the same of a column of a specification; it has no labels without levels."""
+    """Return the labels of a column of a specification; empty where it has no levels."""
     levels = column.get("levels")
     return {} if levels is None else level_labels(levels, column.get("names"))
 
@@ -149,12 +147,13 @@ def levels_text(column: Mapping[str, Any]) -> str:
     'never (1), former (2)'
     """
     levels, names = column["levels"], column.get("names")
-    told = map(str, levels) if not names else (f"{one} ({code})" for one, code in zip(names, levels, strict=True))
-    return ", ".join(told)
+    if not names:
+        return ", ".join(map(str, levels))
+    return ", ".join(f"{name} ({level})" for name, level in zip(names, levels, strict=True))
 
 
 class NumberScale(StrEnum):
-    """As it is, which says that outcomes follow it linearly; logarithm; or square root."""
+    """The scale on which outcomes are linear in a number: as it is, log, or square root."""
 
     linear = "linear"
     log = "log"
@@ -213,26 +212,20 @@ class Column(Frozen):
     holds: Holds
     levels: tuple[str | int, ...] = ()
     nulls: Nulls = Nulls.never
-    # Which levels may stand in it; None: any value of the levels' type. Codes of a binary column: control, treated.
+    # Levels that rows may hold; None: any value of the levels' type. Codes of a binary column: control, treated.
     admitted: tuple[str | int, ...] | None = None
     codes: tuple[str | int, str | int] = (0, 1)
 
 
 class Missing(StrEnum):
-    """Refuse nulls, or encode them: declared midpoint plus indicator.
-
-    Nulls of a category are a level of its own.
-    """
+    """Refuse nulls, or encode them: midpoint plus indicator; in a category, an extra level."""
 
     refuse = "refuse"
     indicator = "indicator"
 
 
 class Others(StrEnum):
-    """The treatment of values that are no declared level.
-
-    They count as the level ``other``, or are refused.
-    """
+    """Count values that are no declared level as the level ``other``, or refuse them."""
 
     other = "other"
     refuse = "refuse"
@@ -242,42 +235,42 @@ Code = Annotated[str, Field(strict=True)] | Annotated[bool, Field(strict=True)] 
 
 
 def codes_of_64_bits(codes: Iterable[Code]) -> None:
-    """Refuse integers that no column of 64 bits holds.
+    """Refuse integers of more than 64 bits.
 
     Raises:
-        ValueError: one is as large.
+        ValueError: an integer is too large.
     """
     if any(isinstance(code, int) and not abs(code) < 2**63 for code in codes):
         raise ValueError("codes must be integers of 64 bits")
 
 
 class TwoCodes(Frozen):
-    """The two values of a binary column, that of 0 first.
+    """The two values of a binary column, the one that is read as 0 first.
 
-    Both are text, both whole numbers or both booleans (stored as 0 and 1, too).
+    Both are text, both whole numbers or both booleans (which may be stored as 0 and 1).
     """
 
     @model_validator(mode="after")
     def _two(self) -> Self:
-        zero, one = self.written
-        if type(zero) is not type(one):
+        first, second = self.written
+        if type(first) is not type(second):
             raise ValueError("codes must be both text, both integers or both booleans")
-        if zero == one:
+        if first == second:
             raise ValueError(f"{' and '.join(type(self).model_fields)} must have different codes")
-        codes_of_64_bits((zero, one))
+        codes_of_64_bits(self.written)
         return self
 
     @property
     def written(self) -> tuple[Code, Code]:
         """The codes as they were declared."""
-        zero, one = (getattr(self, key) for key in type(self).model_fields)
-        return zero, one
+        first, second = (getattr(self, key) for key in type(self).model_fields)
+        return first, second
 
     @property
     def pair(self) -> tuple[str | int, str | int]:
         """The codes; booleans as 0 and 1."""
-        zero, one = (code if isinstance(code, str) else int(code) for code in self.written)
-        return zero, one
+        first, second = (code if isinstance(code, str) else int(code) for code in self.written)
+        return first, second
 
 
 class Codes(TwoCodes):
@@ -308,12 +301,12 @@ LevelCode = Annotated[
     BeforeValidator(_level, json_schema_input_type=str | int),
 ]
 Levels = Annotated[tuple[LevelCode, ...], Field(min_length=2, max_length=1000)]
-# Names of levels, one of each.
+# The name of each level.
 LevelNames = tuple[Name, ...] | None
 
 
 def distinct_levels(levels: tuple[str | int, ...]) -> None:
-    """Refuse levels of two types, or one that stands twice.
+    """Refuse levels of two types, or a level that is listed twice.
 
     Raises:
         ValueError: says which rule is broken.
@@ -325,7 +318,7 @@ def distinct_levels(levels: tuple[str | int, ...]) -> None:
 
 
 def distinct_names(names: tuple[str, ...] | None, levels: tuple[str | int, ...]) -> None:
-    """Refuse names of levels that are not one of each, or that read the same.
+    """Refuse names that do not match the levels one to one, or that read the same.
 
     Raises:
         ValueError: says which rule is broken.
@@ -338,9 +331,7 @@ def distinct_names(names: tuple[str, ...] | None, levels: tuple[str | int, ...])
 
 
 def event_codes(codes: tuple[str | int, ...]) -> None:
-    """Refuse codes of events that a column cannot hold.
-
-    These are levels of no column, or whole numbers that no column holds.
+    """Refuse codes of events that are no levels, or that have more than 64 bits.
 
     Raises:
         ValueError: says which rule is broken.
@@ -350,7 +341,7 @@ def event_codes(codes: tuple[str | int, ...]) -> None:
 
 
 class Bounds(Frozen):
-    """A closed interval that contract or study declares. Values beyond it are clipped, always."""
+    """A closed interval that contract or study declares; values beyond it are clipped."""
 
     lower: Finite
     upper: Finite
@@ -374,7 +365,7 @@ class Bounds(Frozen):
 class NumericCovariate(Bounds):
     """A number with declared bounds; with ``codes``, a binary column read as 0 and 1.
 
-    ``scale``: on which outcomes follow it linearly, on the analyst's word; None where it was not said.
+    ``scale``: on which outcomes are linear in it, as declared; None where it is not declared.
     """
 
     scale: NumberScale | None = None
@@ -396,11 +387,11 @@ class NumericCovariate(Bounds):
 
 
 class CategoricalCovariate(Frozen):
-    """A category with the levels that a study tells apart.
+    """A category with the levels that a study distinguishes.
 
-    ``others``: whether any other value counts as the level ``other``. ``known``: the levels that the column may hold
-    at all, if these are more than ``levels``; None where any value may stand, or where ``levels`` are all. ``names``:
-    what people read in place of the levels, by the contract.
+    ``others``: whether any other value counts as the level ``other``. ``known``: the levels that rows may hold, where
+    the study leaves some out; None where rows may hold any value, or only ``levels``. ``names``: what people read in
+    place of the levels, by the contract.
     """
 
     levels: Levels
@@ -417,7 +408,7 @@ class CategoricalCovariate(Frozen):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The words that people read for each slot, by the slot as text."""
+        """The label of each slot, by the slot as text."""
         return level_labels(self.levels, self.names)
 
     @property
@@ -427,15 +418,12 @@ class CategoricalCovariate(Frozen):
 
     @property
     def slots(self) -> tuple[str | int, ...]:
-        """Levels that are distinguished; ``other`` is added where allowed and not yet one of them."""
+        """The levels, and ``other`` where other values are allowed."""
         return self.levels if self.others is Others.refuse or OTHER in self.levels else (*self.levels, OTHER)
 
     @property
     def expected(self) -> tuple[str | int, ...]:
-        """The slots that people are expected to have.
-
-        They are all but one for values that were not declared, if there are two.
-        """
+        """The slots that plans expect units to have: of declared values, if these are several."""
         declared = self.slots if self.known is not None else self.levels
         return declared if len(declared) > 1 else self.slots
 
@@ -460,7 +448,7 @@ Covariate = Annotated[
 
 
 def covariate_role(covariate: NumericCovariate | CategoricalCovariate, nulls: Nulls) -> Column:
-    """Return what the column of a covariate must hold, given the rule for its nulls."""
+    """Return the requirements on the column of a covariate, given the rule for its nulls."""
     if isinstance(covariate, CategoricalCovariate):
         return Column(holds=Holds.level, levels=covariate.levels, nulls=nulls, admitted=covariate.admitted)
     if covariate.codes is not None:

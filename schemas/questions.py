@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -34,16 +34,14 @@ ALL_UNITS = "all units"
 TREATED = "treated"
 MISSING = "(missing)"
 MOST_OUTCOMES, MOST_GROUPS, MOST_ARMS, MOST_CONTRASTS = 50, 100, 20, 50
-
-
-# Columns that one outcome may be made of, and by what each may be multiplied.
+# Columns that one outcome may combine, and the range of their coefficients.
 MOST_PARTS, LEAST_TIMES, MOST_TIMES = 20, 1e-6, 1e6
 
 
 class OutcomePart(Bounds):
     """A column of an outcome that is a linear combination, and its coefficient.
 
-    The column is cut to its declared range before.
+    Values of the column are clipped to its declared range first.
     """
 
     name: Name
@@ -57,41 +55,11 @@ class OutcomePart(Bounds):
         return self
 
 
-class Outcome(Bounds):
-    """The outcome column and its declared range.
-
-    With ``codes`` it is a binary column read as 0 and 1. With ``of`` it is no column but a linear combination of some,
-    and missing where one of these is; it is cut to its range after they are to theirs.
-    """
-
-    name: Name
-    codes: YesOrNo | None = None
-    of: Annotated[tuple[OutcomePart, ...], Field(max_length=MOST_PARTS, exclude_if=lambda parts: not parts)] = ()
-    leaves_out: Annotated[
-        bool, Field(description="units without it are left out of its answer", exclude_if=lambda leaves: not leaves)
-    ] = False
-
-    @property
-    def two_valued(self) -> bool:
-        """Return whether it is declared as 0 or 1, and so may vary by half of its range."""
-        return self.codes is not None or ((self.lower, self.upper) == (0, 1) and not self.of)
-
-    @property
-    def is_change(self) -> bool:
-        """Return whether it is a difference: coefficients of several columns add up to 0."""
-        return len(self.of) > 1 and abs(math.fsum(part.times for part in self.of)) < LEAST_TIMES
-
-    @property
-    def reads(self) -> dict[str, YesOrNo | None]:
-        """The columns that it is read from, with their codes."""
-        return {part.name: part.codes for part in self.of} or {self.name: self.codes}
-
-
 class OutcomeRole(StrEnum):
     """The role of an outcome in a table.
 
-    A negative control is one that treatment cannot change: what is found there is error. A placebo is a change before
-    treatment (a lead of an event study): parallel trends would leave none; it never calibrates other answers.
+    A negative control is one that treatment cannot change: any effect found on it is error. A placebo is a change
+    before treatment (a lead of an event study): parallel trends imply none; it never calibrates other answers.
     """
 
     primary = "primary"
@@ -121,13 +89,36 @@ class AskedOf(Frozen):
     importance: Annotated[Finite, Field(ge=0.01, le=100)] = 1.0
 
 
-class TableOutcome(Outcome, AskedOf):
+class TableOutcome(Bounds, AskedOf):
     """An outcome with its declared range, its role and its importance.
 
-    ``arm``: of a study of cohorts, the one that it is asked of, against the reference; other units do not have it.
+    With ``codes`` it is a binary column read as 0 and 1. With ``of`` it is a linear combination of columns, missing
+    where one of them is; the sum is clipped to its range after the columns are clipped to theirs. ``arm``: in a study
+    of cohorts, the cohort that it compares with the reference; units of other cohorts do not have it.
     """
 
+    name: Name
+    codes: YesOrNo | None = None
+    of: Annotated[tuple[OutcomePart, ...], Field(max_length=MOST_PARTS, exclude_if=lambda parts: not parts)] = ()
+    leaves_out: Annotated[
+        bool, Field(description="units without it are left out of its answer", exclude_if=lambda leaves: not leaves)
+    ] = False
     arm: Annotated[Name | None, Field(exclude_if=lambda arm: arm is None)] = None
+
+    @property
+    def two_valued(self) -> bool:
+        """Return whether it is declared as 0 or 1, and so may vary by half of its range."""
+        return self.codes is not None or ((self.lower, self.upper) == (0, 1) and not self.of)
+
+    @property
+    def is_change(self) -> bool:
+        """Return whether it is a difference: coefficients of several columns add up to 0."""
+        return len(self.of) > 1 and abs(math.fsum(part.times for part in self.of)) < LEAST_TIMES
+
+    @property
+    def reads(self) -> dict[str, YesOrNo | None]:
+        """The columns that it is read from, with their codes."""
+        return {part.name: part.codes for part in self.of} or {self.name: self.codes}
 
     @property
     def counts_events(self) -> bool:
@@ -136,10 +127,7 @@ class TableOutcome(Outcome, AskedOf):
 
 
 class Subgroups(Frozen):
-    """The column whose levels are the subgroups.
-
-    It is as the contract declares it: levels, or two codes.
-    """
+    """The column whose levels are the subgroups: declared levels, or two codes."""
 
     name: Name
     column: Covariate
@@ -156,15 +144,9 @@ class Subgroups(Frozen):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The subgroups in their order.
-
-        They are the declared levels, and one for missing values if they are welcome.
-        """
-        levels: tuple[Any, ...]
-        if isinstance(self.column, CategoricalCovariate):
-            levels = self.column.slots
-        else:
-            levels = (self.column.codes or ZERO_ONE).pair
+        """The subgroups in order: declared levels, and missing values where these are allowed."""
+        column = self.column
+        levels = column.slots if isinstance(column, CategoricalCovariate) else (column.codes or ZERO_ONE).pair
         return (*map(str, levels), *([MISSING] if self.column.nulls is Missing.indicator else []))
 
 
@@ -202,8 +184,8 @@ class RowContrast(Frozen):
     """A contrast of rows of the table: a sum with coefficients, or a ratio of two of them.
 
     A row is named by outcome, subgroup and arm, as ``weeks | afam``; the subgroup may be left out for all units, and
-    the arm where there are two. ``top`` and ``bottom`` may name a contrast that stands before. ``by_size``: a mean by
-    coefficients times the released numbers of treated, of outcomes of cohorts.
+    the arm where there are two. ``top`` and ``bottom`` may name an earlier contrast. ``by_size``: a weighted mean of
+    outcomes of cohorts, with weights that are coefficients times the released numbers of treated.
     """
 
     name: Name
@@ -214,8 +196,8 @@ class RowContrast(Frozen):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        ratio = (self.top is not None, self.bottom is not None)
-        if ratio not in ((True, True), (False, False)) or any(ratio) == (self.of is not None):
+        ratio = self.top is not None
+        if ratio is (self.bottom is None) or ratio is (self.of is not None):
             raise ValueError("a contrast has 'of', rows with coefficients, or 'top' and 'bottom' of a ratio")
         if any(times == 0 or abs(times) > MOST_TIMES for times in (self.of or {}).values()):
             raise ValueError(f"a coefficient is 0, or beyond {MOST_TIMES:g}; leave its row out, or use a smaller one")
@@ -225,7 +207,7 @@ class RowContrast(Frozen):
 
 
 class FailedGate(StrEnum):
-    """The consequence of a failed gate for the answers behind it."""
+    """The consequence of a failed gate for the answers that it guards."""
 
     withhold = "withhold"
     mark = "mark"
@@ -257,8 +239,9 @@ class Gates(Frozen):
 class Expected(Frozen):
     """Facts of the units that a plan expects; they change no release.
 
-    All but ``risk`` and ``lost`` are as of a plan's options, which come first; these two, of times, are all units'
-    until the horizon. ``init`` writes those of public and synthetic rows.
+    Options of `plan` of the same name take precedence. ``risk`` and ``lost`` are for times to an event: the shares of
+    all units that have an event, and that are lost, before the horizon. ``init`` writes facts of public and synthetic
+    rows.
     """
 
     treated: Annotated[Finite, Field(ge=0.001, le=0.999)] | None = None
@@ -272,5 +255,5 @@ class Expected(Frozen):
     lost: Annotated[Finite, Field(ge=0, lt=1)] = 0.3
 
 
-# Those of times, and those of numbers.
+# Keys of ``Expected`` for times to an event, and for numbers.
 EXPECTED_OF_TIMES, EXPECTED_OF_NUMBERS = ("risk", "lost"), ("deviation", "mean")

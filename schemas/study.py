@@ -1,8 +1,7 @@
-"""A study in full.
+"""A study in full: the analyst's request, completed by the owner's declarations of the columns.
 
-What the analyst asks with what the owner declares of the columns (``schemas/asked/resolve.py``).
-
-Stages and ledger see this and nothing else; no number in it comes from the data.
+``schemas/asked/resolve.py`` completes it. Stages and ledger see this and nothing else; no number in it comes from the
+data.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,119}")
 Slug = Annotated[str, Field(max_length=80, pattern=f"^{SLUG.pattern}$")]
 
 
-# What a study says of units without a treatment or an outcome.
+# Keys that say what units without a treatment or an outcome count as.
 UNRECORDED = ("missing_treatment", "missing_outcome")
 UNPROTECTED = {
     Level.sample: (),
@@ -56,9 +55,9 @@ NOTHING_TO_ADJUST_FOR = (
 )
 
 
-# An average over units whose density of covariates is tilted by h(e), e the chance of treatment: by 1, e and 1 - e (Li,
+# An average over units whose density of covariates is tilted by h(e), e the propensity score: by 1, e and 1 - e (Li,
 # Morgan and Zaslavsky 2018). Weights h(e)/e of the treated and h(e)/(1 - e) of the controls give both arms that
-# density. Estimators that weigh by more than that have rules of their own: CONTRIBUTING names them.
+# density. CONTRIBUTING names the estimators with other rules.
 class Estimand(StrEnum):
     """Average effect over all units, over the treated, or over the controls."""
 
@@ -73,31 +72,31 @@ class Estimand(StrEnum):
 
     @property
     def arms(self) -> tuple[int, ...]:
-        """Return the arms whose units the average is over, 0 the controls and 1 the treated."""
+        """The arms whose units the average is over, 0 the controls and 1 the treated."""
         return {"ATE": (0, 1), "ATT": (1,), "ATC": (0,)}[self]
 
     @property
     def weighted(self) -> tuple[int, ...]:
-        """Return the arms whose units stand for others, so that weights differ among them."""
+        """The arms whose units are weighted by h(e)/e or h(e)/(1 - e) other than 1."""
         return self.arms if len(self.arms) == 2 else (1 - self.arms[0],)
 
     @property
     def adjective(self) -> str:
-        """Return the word for the units that the average is over; empty for all."""
+        """The word for the units that the average is over; empty for all."""
         return {"ATE": "", "ATT": "treated", "ATC": "untreated"}[self]
 
     def tilt(self, e: Chances) -> Chances:
-        """Return h(e), of the share of treated the part of all units that the average is over."""
+        """Return h(e); of the share of treated, the part of all units that the average is over."""
         if self is Estimand.ATE:
             return 1.0 + 0.0 * e
         return e if self is Estimand.ATT else 1 - e
 
     def weights(self, e: Chances) -> tuple[Chances, Chances]:
-        """Return h(e)/e and h(e)/(1 - e), the weight of a treated unit and of a control of chance e."""
+        """Return h(e)/e and h(e)/(1 - e), the weights of a treated unit and of a control."""
         return self.tilt(e) / e, self.tilt(e) / (1 - e)
 
     def treated(self, share: float) -> float:
-        """Return the share of treated among the units of the average, by their share of all."""
+        """Return the share of treated among the units of the average."""
         return {"ATE": share, "ATT": 1.0, "ATC": 0.0}[self]
 
 
@@ -111,10 +110,9 @@ class Variant(StrEnum):
 class MissingOutcome(StrEnum):
     """Refuse a unit without an outcome, leave it out of that answer, or count it with a value.
 
-    The value is the middle or an end of the outcome's declared range.
-
-    The value is public, so a unit stays one bounded row and n says nothing of outcomes. A unit that is left out keeps
-    its row, and adds 0 to all sums of that outcome; how many those are is counted with noise.
+    The value is the middle or an end of the outcome's declared range. It is public, so a unit stays one bounded row and
+    n is independent of outcomes. A unit that is left out keeps its row and adds 0 to all sums of that outcome; the
+    number of such units is released with noise.
     """
 
     refuse = "refuse"
@@ -125,18 +123,12 @@ class MissingOutcome(StrEnum):
 
     @property
     def scaled(self) -> float | None:
-        """The value on the scale on which the declared range is [-1, 1].
-
-        It is None where such units are refused, or left out.
-        """
+        """The value where the declared range is scaled to [-1, 1]; None where no value is filled in."""
         return {"middle": 0.0, "lower": -1.0, "upper": 1.0}.get(self.value)
 
 
 class MissingTreatment(StrEnum):
-    """Refuse a unit without a treatment, or count it in the control (reference) arm.
-
-    There it counts as not recorded as treated.
-    """
+    """Refuse a unit without a treatment, or count it in the control (reference) arm."""
 
     refuse = "refuse"
     control = "control"
@@ -154,7 +146,7 @@ BlockValue = Annotated[str, BeforeValidator(_block_value), Field(min_length=1, m
 
 
 class Select(Frozen):
-    """The blocks that a run reads: the newest so many, those named, or from one to another."""
+    """The blocks that a run reads: the newest N, those named, or from a first to a last."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -167,8 +159,8 @@ class Select(Frozen):
 
     @model_validator(mode="after")
     def _one_way(self) -> Select:
-        ways = (self.newest is not None, self.blocks is not None, self.first is not None or self.last is not None)
-        if sum(ways) != 1:
+        keys = (self.newest is not None, self.blocks is not None, self.first is not None or self.last is not None)
+        if sum(keys) != 1:
             raise RuleBroken(
                 "choose by one of: 'newest', 'blocks', or 'from' and 'to'", "", "newest", "blocks", "from", "to"
             )
@@ -176,14 +168,14 @@ class Select(Frozen):
 
     @model_serializer(mode="plain")
     def _as_written(self) -> dict[str, Any]:
-        said = {"newest": self.newest, "blocks": self.blocks, "from": self.first, "to": self.last}
-        return {key: value for key, value in said.items() if value is not None}
+        document = {"newest": self.newest, "blocks": self.blocks, "from": self.first, "to": self.last}
+        return {key: value for key, value in document.items() if value is not None}
 
 
 class DataSource(Frozen):
     """A folder of Parquet partitions (hive layout), the privacy unit, and the block key.
 
-    Values of the block key are ledger blocks.
+    The ledger keeps an account for each value of the block key.
     """
 
     path: AnyPath = "."
@@ -204,19 +196,17 @@ def _clip_interval(value: tuple[float, float]) -> tuple[float, float]:
 
 
 Clip = Annotated[tuple[Finite, Finite], AfterValidator(_clip_interval)]
-
-
 Penalty = Annotated[Finite, Field(ge=1e-6, le=100)]
 
 
 class EstimatorSettings(Frozen):
-    """Base of an estimator's settings; ``schemas/studies.py`` knows them all by name."""
+    """Base of an estimator's settings; ``schemas/studies.py`` lists them by name."""
 
     name: str
 
 
 class PrivacyRequest(Frozen):
-    """The cost that the whole release may have, and its level."""
+    """The level and the largest cost of the whole release."""
 
     epsilon: Amount
     delta: Amount = Field(default=0, validate_default=True)
@@ -240,8 +230,8 @@ class PrivacyRequest(Frozen):
 class Study(Frozen):
     """The common part of all studies: data, estimator and privacy.
 
-    ``purpose``: why it is asked, for the record; it changes nothing that is computed. ``execution`` is the operator's.
-    ``choice``: why this estimator, where the study file left it open.
+    ``purpose``: the reason for the study, for the record; it affects no computation. ``execution``: the operator's
+    settings. ``choice``: the reason for this estimator, where the study file left it open.
     """
 
     kind: str
@@ -255,28 +245,26 @@ class Study(Frozen):
 
     @property
     def digest(self) -> str:
-        """SHA-256 over everything that the study means.
-
-        It leaves out ``data.path``, ``purpose`` and ``execution``.
-        """
+        """SHA-256 of :meth:`specification`."""
         return digest_of(self.specification())
 
     def specification(self) -> dict[str, Any]:
         """Return the study as plain JSON values, the same at every site.
 
-        It leaves out ``data.path``, ``purpose``, ``execution`` and what a plan expects.
+        Keys that affect no release are left out: ``data.path``, ``purpose``, ``execution``, ``choice``, ``expect``.
         """
-        left_out = {"purpose", "execution", "choice", "expect"}
-        document: dict[str, Any] = json.loads(self.model_dump_json(exclude=left_out))
+        document: dict[str, Any] = json.loads(
+            self.model_dump_json(exclude={"purpose", "execution", "choice", "expect"})
+        )
         del document["data"]["path"]
         if document.get("clusters") is None:
-            # A study without clusters means what it meant before there were any.
+            # Studies of versions before clusters keep their digests.
             document.pop("clusters", None)
         return document
 
     @property
     def roles(self) -> dict[str, Column]:
-        """Declaration of what each column must hold."""
+        """The requirements on each column."""
         return {self.data.unit: Column(holds=Holds.unit)}
 
     @property
@@ -285,10 +273,10 @@ class Study(Frozen):
         return tuple(self.roles)
 
     def refuse_two_roles(self, also: str = "") -> None:
-        """Refuse a column that stands in two places of the study, or is its block key too.
+        """Refuse a column with two roles in the study, or one that is its block key too.
 
         Raises:
-            ValueError: names the column; ``also``: what else may be wrong.
+            ValueError: names the column; ``also`` ends the message.
         """
         twice = [column for column, times in Counter((*self.columns, self.data.blocks)).items() if times > 1]
         if twice:
@@ -298,20 +286,17 @@ class Study(Frozen):
 
     @property
     def question(self) -> str:
-        """Question in a few words for a person."""
+        """The question in a few words."""
         return self.kind
 
     @property
     def training_share(self) -> float | None:
-        """The share of the units that train models and do nothing else.
-
-        It is None where every unit serves every purpose.
-        """
+        """The share of the units that only train models; None where all units do all."""
         return None
 
     @property
     def guarantee(self) -> Guarantee:
-        """On what the privacy proof of this study's release rests."""
+        """The kind of proof behind the privacy of this study's release."""
         return Guarantee.finite_sample
 
     @property
@@ -321,13 +306,10 @@ class Study(Frozen):
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """Statements of what the release leaves public or unbounded."""
+        """Statements on what the release does not protect."""
         return UNPROTECTED[self.privacy.level]
 
     @property
     def unbounded(self) -> tuple[Half, ...]:
-        """The halves that this study leaves without a bound at its level.
-
-        The contract must name each.
-        """
+        """The halves without a privacy bound at this study's level; the contract must name each."""
         return ()

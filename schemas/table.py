@@ -52,7 +52,7 @@ from causalveil.schemas.questions import (
 from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, Estimand, MissingOutcome, MissingTreatment, Study
 from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
 
-# The place of a row: outcome, subgroup and arm; and what stands between them in its name.
+# The place of a row: outcome, subgroup and arm; and the separator of these in its name.
 Row = tuple[str, str, str]
 ROW_PARTS = "|"
 OF_THEIR_OWN = "missing_outcome: leave_out"
@@ -88,9 +88,7 @@ class TableStudy(Study):
 
     @model_validator(mode="after")
     def _clusters_where_they_are_proved(self) -> Self:
-        refuse_clusters(
-            self, getattr(self, "TAKES_CLUSTERS", False), ["measure"] if getattr(self, "ratios", ()) else []
-        )
+        refuse_clusters(self, getattr(self, "TAKES_CLUSTERS", False))
         if self.clusters is not None:
             self.clusters.refuse_others(None if self.subgroups is None else self.groups, self.arm_names)
             self.clusters.degrees(getattr(self, "covariates", {}))
@@ -101,9 +99,8 @@ class TableStudy(Study):
     def _one_outcome(cls, document: Any) -> Any:
         if not isinstance(document, Mapping) or "outcome" not in document or "outcomes" in document:
             return document
-        own = document["outcome"]
-        one = {**(own if isinstance(own, Mapping) else dict(own)), "role": OutcomeRole.primary}
-        return {**{key: value for key, value in document.items() if key != "outcome"}, "outcomes": (one,)}
+        outcome = {**dict(document["outcome"]), "role": OutcomeRole.primary}
+        return {**{key: value for key, value in document.items() if key != "outcome"}, "outcomes": (outcome,)}
 
     @model_validator(mode="after")
     def _a_primary_outcome(self) -> Self:
@@ -123,11 +120,11 @@ class TableStudy(Study):
         return self
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with other values, and without what was made of the values before."""
-        made = super().model_copy(update=update, deep=deep)
-        for name in made.__dict__.keys() - type(self).model_fields.keys():
-            del made.__dict__[name]
-        return made
+        """Return a copy with other values, without cached properties."""
+        copy = super().model_copy(update=update, deep=deep)
+        for name in copy.__dict__.keys() - type(self).model_fields.keys():
+            del copy.__dict__[name]
+        return copy
 
     @property
     def asks_one(self) -> bool:
@@ -141,8 +138,8 @@ class TableStudy(Study):
 
     @property
     def first(self) -> int:
-        """The first primary outcome, whose answer stands in the headline."""
-        return next(place for place, outcome in enumerate(self.outcomes) if outcome.role is OutcomeRole.primary)
+        """The index of the first primary outcome, whose answer is the headline."""
+        return next(index for index, outcome in enumerate(self.outcomes) if outcome.role is OutcomeRole.primary)
 
     @property
     def codes(self) -> Codes:
@@ -156,12 +153,12 @@ class TableStudy(Study):
 
     @property
     def answered_groups(self) -> tuple[str, ...]:
-        """Groups that an outcome's answers are about, in table order: all units, then subgroups."""
+        """The groups of an outcome's answers in table order: all units, then subgroups."""
         return (ALL_UNITS,) if self.subgroups is None else (ALL_UNITS, *self.groups)
 
     @property
     def arm_names(self) -> tuple[str, ...]:
-        """The arms, the reference first; cohorts are one arm, whose outcomes say which."""
+        """The arms, the reference first; cohorts are one arm, and each outcome names its cohort."""
         arms = tuple(map(str, self.codes.pair if self.arms is None else self.arms.ordered))
         return (arms[0], TREATED) if self.of_cohorts else arms
 
@@ -170,16 +167,16 @@ class TableStudy(Study):
         """Arms that have outcomes of their own."""
         if self.arms is None:
             return frozenset()
-        return frozenset(arm for one in self.outcomes if (arm := getattr(one, "arm", None)) is not None)
+        return frozenset(arm for outcome in self.outcomes if (arm := getattr(outcome, "arm", None)) is not None)
 
     @property
     def of_cohorts(self) -> bool:
-        """True if each outcome is asked of one arm against the reference."""
+        """True if each outcome compares one cohort with the reference."""
         return bool(self.cohorts)
 
     @property
     def shared_roles(self) -> dict[str, Column]:
-        """Arms, subgroups and what eligibility alone reads; of two codes nothing."""
+        """Roles of several arms, subgroups, clusters, and columns that eligibility alone reads."""
         roles: dict[str, Column] = {}
         if self.arms is not None:
             levels = self.arms.levels
@@ -189,23 +186,23 @@ class TableStudy(Study):
             column = self.subgroups.column
             nulls = Nulls.welcome if column.nulls is Missing.indicator else Nulls.never
             roles[self.subgroups.name] = covariate_role(column, nulls)
-        for one in self.where:
-            roles.setdefault(one.column, one.role)
+        for condition in self.where:
+            roles.setdefault(condition.column, condition.role)
         if self.clusters is not None:
             roles[self.clusters.column] = self.clusters.role
         return roles
 
     @property
     def compared(self) -> str:
-        """Subgroups, arms and who is eligible in words, as they follow the number of outcomes."""
-        said = "" if self.subgroups is None else f" in {_counted(len(self.groups), 'subgroup')}"
+        """Subgroups, arms and eligibility in words, to follow the number of outcomes."""
+        groups = "" if self.subgroups is None else f" in {_counted(len(self.groups), 'subgroup')}"
+        arms = ""
         if self.arms is not None:
             reference = level_labels(self.arms.levels, self.arms.names)[self.arm_names[0]]
-            many = len(self.cohorts)
-            arms = _counted(many, "cohort") if many else _counted(len(self.arm_names) - 1, "arm")
-            said += f", {arms} against '{reference}'"
-        among = f", where {' and '.join(one.words for one in self.where)}" if self.where else ""
-        return f"{said}{among}"
+            compared = (len(self.cohorts), "cohort") if self.of_cohorts else (len(self.arm_names) - 1, "arm")
+            arms = f", {_counted(*compared)} against '{reference}'"
+        among = f", where {' and '.join(condition.words for condition in self.where)}" if self.where else ""
+        return f"{groups}{arms}{among}"
 
 
 def _counted(count: int, thing: str) -> str:
@@ -218,17 +215,17 @@ class EffectStudy(TableStudy):
     Each estimator narrows ``estimator``.
     """
 
-    # Whether the estimator adjusts for something; one that compares arms as they are may be given nothing.
+    # Whether the estimator adjusts for covariates, and so needs some.
     ADJUSTS: ClassVar[bool] = True
     # Whether the estimator takes clusters of units.
     TAKES_CLUSTERS: ClassVar[bool] = False
     # Whether its sums over units may be weighted.
     TAKES_WEIGHTS: ClassVar[bool] = False
-    # The levels at which it answers several questions, and questions of the eligible alone.
+    # The levels at which it answers several questions, and questions restricted by ``where``.
     TABLES: ClassVar[tuple[Level, ...]] = ()
     # Whether units without an outcome may be left out of its answer alone.
     LEAVES_OUT: ClassVar[bool] = False
-    # Whether means of arms are released with their errors at level `sample`, so that ratios follow.
+    # Whether it releases means of arms with their errors at level `sample`, which ratios need.
     ARM_MEANS: ClassVar[bool] = False
 
     outcomes: Annotated[tuple[TableOutcome, ...], Field(min_length=1, max_length=MOST_OUTCOMES)]
@@ -240,14 +237,10 @@ class EffectStudy(TableStudy):
     contrasts: Annotated[
         tuple[RowContrast, ...], Field(max_length=MOST_CONTRASTS, exclude_if=lambda contrasts: not contrasts)
     ] = ()
-
     weights: Annotated[SurveyWeights | None, Field(exclude_if=lambda weights: weights is None)] = None
 
     def expected_units(self, units: int) -> int:
-        """Return how many units are expected to count.
-
-        With survey weights it is their sum over the largest that counts.
-        """
+        """Return the expected number of units; if weighted, their sum over the largest weight."""
         return units if self.weights is None else round(units * self.weights.share)
 
     @model_validator(mode="after")
@@ -290,18 +283,21 @@ class EffectStudy(TableStudy):
 
     @model_validator(mode="after")
     def _each_of_its_cohort(self) -> Self:
-        for one in self.outcomes if self.of_cohorts or any(one.arm for one in self.outcomes) else ():
-            if self.arms is None or str(one.arm) not in map(str, self.arms.ordered[1:]):
-                raise RuleBroken(f"'{one.name}' is of '{one.arm}', which is no arm beside the reference", "design")
+        cohorts = set() if self.arms is None else set(map(str, self.arms.ordered[1:]))
+        for outcome in self.outcomes if any(outcome.arm for outcome in self.outcomes) else ():
+            if outcome.arm not in cohorts:
+                raise RuleBroken(
+                    f"'{outcome.name}' is of '{outcome.arm}', which is no arm beside the reference", "design"
+                )
         if self.of_cohorts and self.estimand is not Estimand.ATT:
             raise RuleBroken("cohorts have effects on the treated alone: write 'estimand: ATT'", "estimand")
-        if not self.of_cohorts and any(one.by_size for one in self.contrasts):
+        if not self.of_cohorts and any(contrast.by_size for contrast in self.contrasts):
             raise RuleBroken("'by_size' weighs outcomes of cohorts; leave it out", "contrasts")
         return self
 
     @model_validator(mode="after")
     def _changes_of_cohorts(self) -> Self:
-        changes = any(one.is_change for one in self.outcomes) and len(self.arm_names) > 2
+        changes = any(outcome.is_change for outcome in self.outcomes) and len(self.arm_names) > 2
         if changes and not getattr(self.estimator, "trial", False):
             raise RuleBroken(
                 "changes of several arms: parallel trends identify the effect on the treated alone, but several arms "
@@ -312,23 +308,23 @@ class EffectStudy(TableStudy):
 
     @property
     def classes(self) -> tuple[tuple[int, ...], ...]:
-        """Outcomes that share rows; empty where all share all rows."""
-        found: dict[Any, list[int]] = {None: []}
-        for place, one in enumerate(self.outcomes):
-            found.setdefault(place if one.leaves_out else one.arm, []).append(place)
-        return tuple(map(tuple, filter(None, found.values()))) if len(found) > 1 else ()
+        """Indices of outcomes that share rows, class by class; empty where all share all rows."""
+        classes: dict[Any, list[int]] = {None: []}
+        for index, outcome in enumerate(self.outcomes):
+            classes.setdefault(index if outcome.leaves_out else outcome.arm, []).append(index)
+        return tuple(map(tuple, filter(None, classes.values()))) if len(classes) > 1 else ()
 
     @model_validator(mode="after")
     def _contrasts_of_rows(self) -> Self:
-        known = set[str]()
-        for place, contrast in enumerate(self.contrasts, 1):
-            if contrast.name in known or contrast.name in (one.name for one in self.outcomes):
-                raise RuleBroken(f"'contrasts.{place}': '{contrast.name}' names something else too", "contrasts")
-            known.add(contrast.name)
+        names = {outcome.name for outcome in self.outcomes}
+        for number, contrast in enumerate(self.contrasts, 1):
+            if contrast.name in names:
+                raise RuleBroken(f"'contrasts.{number}': '{contrast.name}' names something else too", "contrasts")
+            names.add(contrast.name)
             try:
                 self.rows_of(contrast)
-            except ValueError as wrong:
-                raise RuleBroken(f"'contrasts.{place}': {wrong}", "contrasts") from None
+            except ValueError as problem:
+                raise RuleBroken(f"'contrasts.{number}': {problem}", "contrasts") from None
         if self.contrasts and self.clusters is not None:
             raise RuleBroken("'contrasts' do not go with 'clusters'; leave one of them out", "contrasts")
         if self.contrasts and self.asks_one:
@@ -338,78 +334,78 @@ class EffectStudy(TableStudy):
         return self
 
     def rows_of(self, contrast: RowContrast) -> tuple[dict[Row, float], dict[Row, float]]:
-        """Return the rows of a contrast with their coefficients; of a ratio those of both.
+        """Return coefficients by row: of a sum and {}, or of numerator and denominator.
 
         Raises:
-            ValueError: names what is no row, or no contrast that stands before.
+            ValueError: names what is neither a row nor an earlier contrast.
         """
         if contrast.of is not None:
-            return self._added(contrast.of), {}
-        earlier = {one.name: one for one in self.contrasts[: self.contrasts.index(contrast)] if one.of is not None}
-        top, bottom = ({name: 1.0} for name in (str(contrast.top), str(contrast.bottom)))
-        first, second = (earlier[name].of or {} if name in earlier else {name: 1.0} for name in (*top, *bottom))
-        return self._added(first), self._added(second)
+            return self._by_row(contrast.of), {}
+        earlier = {before.name: before.of for before in self.contrasts[: self.contrasts.index(contrast)]}
+        top, bottom = str(contrast.top), str(contrast.bottom)
+        return self._by_row(earlier.get(top) or {top: 1.0}), self._by_row(earlier.get(bottom) or {bottom: 1.0})
 
     @property
     def taken_for_granted(self) -> tuple[limits.Limit, ...]:
         """Assumptions of changes over time, of survey weights and of contrasts of rows."""
-        code, found = limits.Code, list[limits.Limit]()
-        if any(one.is_change for one in self.outcomes):
-            found += [limits.limit(code.parallel_trends), limits.limit(code.anticipation)]
-        if left := tuple(one.name for one in self.outcomes if one.leaves_out):
-            found.append(limits.limit(code.attrition, columns=left))
+        code, assumptions = limits.Code, list[limits.Limit]()
+        if any(outcome.is_change for outcome in self.outcomes):
+            assumptions += [limits.limit(code.parallel_trends), limits.limit(code.anticipation)]
+        if names := tuple(outcome.name for outcome in self.outcomes if outcome.leaves_out):
+            assumptions.append(limits.limit(code.attrition, columns=names))
         if self.weights is not None:
-            found.append(limits.limit(code.survey_design, column=self.weights.column, upper=self.weights.upper))
-        rows = [self.rows_of(one) for one in self.contrasts]
-        if any(
-            len({group for _, group, _ in own}) > 1 and min(own.values()) < 0 for both in rows for own in both if own
-        ):
-            found.append(limits.limit(code.composition))
-        for one in self.contrasts:
-            if one.top is not None and one.bottom is not None:
-                found.append(limits.limit(code.exclusion, treatment=self.treatment, top=one.top, bottom=one.bottom))
-        return tuple(found)
+            assumptions.append(limits.limit(code.survey_design, column=self.weights.column, upper=self.weights.upper))
+        sums = [rows for contrast in self.contrasts for rows in self.rows_of(contrast) if rows]
+        if any(len({group for _, group, _ in rows}) > 1 and min(rows.values()) < 0 for rows in sums):
+            assumptions.append(limits.limit(code.composition))
+        for contrast in self.contrasts:
+            if (top := contrast.top) is not None and (bottom := contrast.bottom) is not None:
+                assumptions.append(limits.limit(code.exclusion, treatment=self.treatment, top=top, bottom=bottom))
+        return tuple(assumptions)
 
     @property
     def needs_products(self) -> bool:
         """True if a contrast is of two outcomes of one subgroup, whose errors depend."""
         for contrast in self.contrasts:
-            rows = [row for own in self.rows_of(contrast) for row in own]
-            together = any(group == ALL_UNITS for _, group, _ in rows)
-            for at in dict.fromkeys(group for _, group, _ in rows):
-                if len({outcome for outcome, group, _ in rows if together or group == at}) > 1:
+            rows = [row for coefficients in self.rows_of(contrast) for row in coefficients]
+            # All units overlap every subgroup.
+            overlap = any(group == ALL_UNITS for _, group, _ in rows)
+            for subgroup in {group for _, group, _ in rows}:
+                if len({outcome for outcome, group, _ in rows if overlap or group == subgroup}) > 1:
                     return True
         return False
 
-    def _added(self, of: Mapping[str, float]) -> dict[Row, float]:
-        """Return rows by their places in the table, with coefficients."""
-        found = dict[Row, float]()
-        for name, times in of.items():
+    def _by_row(self, coefficients: Mapping[str, float]) -> dict[Row, float]:
+        """Return coefficients by the places of rows in the table, for those by names."""
+        rows = dict[Row, float]()
+        for name, coefficient in coefficients.items():
             row = self._row(name)
-            if row in found:
+            if row in rows:
                 raise ValueError(f"'{name}' is a row that stands there already")
-            found[row] = times
-        return found
+            rows[row] = coefficient
+        return rows
 
     def _row(self, name: str) -> Row:
         """Return the place of a row that is named by outcome, subgroup and arm."""
         outcome, *rest = (part.strip() for part in name.split(ROW_PARTS))
-        column, group, arm = None if self.subgroups is None else self.subgroups.column, ALL_UNITS, self.arm_names[1:]
+        column, group = None if self.subgroups is None else self.subgroups.column, ALL_UNITS
+        among = self.arm_names[1:]
         groups = {str(label): str(code) for label, code in getattr(column, "of_names", {}).items()}
         arms = {str(label): str(code) for label, code in getattr(self.arms, "of_names", {}).items()}
         if rest and groups.get(rest[0], rest[0]) in self.answered_groups:
             group = groups.get(rest[0], rest[0])
             rest = rest[1:]
         if rest:
-            arm = tuple(one for one in arm if one == arms.get(rest[0], rest[0]))
-        if outcome not in (one.name for one in self.outcomes) or len(arm) != 1 or len(rest) > 1:
-            known = [f"outcomes {', '.join(repr(one.name) for one in self.outcomes)}"]
-            known += [f"subgroups {', '.join(map(repr, self.groups))}"] if self.subgroups else []
-            known += [f"arms {', '.join(map(repr, self.arm_names[1:]))}"] if len(self.arm_names) > 2 else []
+            among = tuple(arm for arm in among if arm == arms.get(rest[0], rest[0]))
+        outcomes = [declared.name for declared in self.outcomes]
+        if outcome not in outcomes or len(among) != 1 or len(rest) > 1:
+            parts = [f"outcomes {', '.join(map(repr, outcomes))}"]
+            parts += [f"subgroups {', '.join(map(repr, self.groups))}"] if self.subgroups else []
+            parts += [f"arms {', '.join(map(repr, self.arm_names[1:]))}"] if len(self.arm_names) > 2 else []
             raise ValueError(
-                f"'{name}' is no row of the table, as 'OUTCOME | SUBGROUP | ARM'; it has {'; '.join(known)}"
+                f"'{name}' is no row of the table, as 'OUTCOME | SUBGROUP | ARM'; it has {'; '.join(parts)}"
             )
-        return outcome, group, arm[0]
+        return outcome, group, among[0]
 
     @model_validator(mode="after")
     def _adjusts_for_something(self) -> Self:
@@ -423,27 +419,27 @@ class EffectStudy(TableStudy):
             raise RuleBroken("'measure' names one twice", "measure")
         if not self.ratios:
             return self
-        wanted = self.ratios[0]
+        measure = self.ratios[0]
         if not self.ARM_MEANS or self.privacy.level is not Level.sample:
             raise ValueError(
-                f"'measure: {wanted}' needs arm means with their errors, which estimator '{self.estimator.name}' does "
+                f"'measure: {measure}' needs arm means with their errors, which estimator '{self.estimator.name}' does "
                 "not release; in a randomised trial use {name: difference_in_means, trial: true} at level 'sample', "
                 "else leave 'measure' out"
             )
         if not getattr(self.estimator, "trial", False):
             raise ValueError(
-                f"'measure: {wanted}' has an interval in a randomised trial alone, as the allowance for confounding "
+                f"'measure: {measure}' has an interval in a randomised trial alone, as the allowance for confounding "
                 "is a difference; write 'trial: true' in 'estimator' where treatment was randomised, else leave "
                 "'measure' out"
             )
         if not any(outcome.counts_events for outcome in self.outcomes):
             raise ValueError(
-                f"'measure: {wanted}' compares shares of an outcome of two values, and none here is one; leave it out, "
-                "or name an outcome that the contract declares with codes"
+                f"'measure: {measure}' compares shares of an outcome of two values, and none here is one; leave it "
+                "out, or name an outcome that the contract declares with codes"
             )
         if self.missing_outcome is MissingOutcome.middle:
             raise ValueError(
-                f"'measure: {wanted}' counts events, and 'missing_outcome: middle' is half of one; write 'lower' or "
+                f"'measure: {measure}' counts events, and 'missing_outcome: middle' is half of one; write 'lower' or "
                 "'upper'"
             )
         return self
@@ -451,9 +447,9 @@ class EffectStudy(TableStudy):
     @model_validator(mode="after")
     def _one_role_each(self) -> Self:
         self.refuse_two_roles(", and an outcome stands once" if len(self.outcomes) > 1 else "")
-        made = [one.name for one in self.outcomes if one.of]
-        for name in made:
-            if name in self.columns or made.count(name) > 1:
+        combinations = [outcome.name for outcome in self.outcomes if outcome.of]
+        for name in combinations:
+            if name in self.columns or combinations.count(name) > 1:
                 raise ValueError(f"'{name}' names a combination of columns and something else too; rename it")
         placebos = any(outcome.role is OutcomeRole.placebo for outcome in self.outcomes)
         if self.gates is not None and self.gates.placebo is not None and not placebos:
@@ -463,15 +459,14 @@ class EffectStudy(TableStudy):
     @model_validator(mode="after")
     def _eligible_by_other_columns(self) -> Self:
         roles = {self.data.unit: "the unit", self.treatment: "the treatment", self.data.blocks: "the block key"}
-        refuse_roles(self.where, roles | {name: "an outcome" for one in self.outcomes for name in one.reads})
+        refuse_roles(self.where, roles | {name: "an outcome" for outcome in self.outcomes for name in outcome.reads})
         return self
 
     @model_validator(mode="after")
     def _tables_at_its_levels(self) -> Self:
-        beside = (self.where, self.gates, self.ratios, self.contrasts)
-        if self.privacy.level in self.TABLES or (self.asks_one and not any(beside)):
-            return self
         name, level = self.estimator.name, self.privacy.level
+        if level in self.TABLES or (self.asks_one and not (self.where or self.gates or self.ratios or self.contrasts)):
+            return self
         if not self.TABLES:
             raise ValueError(f"estimator '{name}' answers one question of all units")
         only = self.TABLES[0]
@@ -479,9 +474,9 @@ class EffectStudy(TableStudy):
             raise ValueError(
                 f"several questions have no level 'training_units': every unit is in their table; use level '{only}'"
             )
-        other = "'balancing' or 'matching'" if level is Level.label else "'regression'"
+        capable = "'balancing' or 'matching'" if level is Level.label else "'regression'"
         raise ValueError(
-            f"several questions by '{name}' have level '{only}' alone; declare that, or use estimator {other}"
+            f"several questions by '{name}' have level '{only}' alone; declare that, or use estimator {capable}"
         )
 
     @property
@@ -495,33 +490,26 @@ class EffectStudy(TableStudy):
 
     @cached_property
     def questions(self) -> tuple[Self, ...]:
-        """The table of each outcome by itself, over all units, with arms of two codes.
-
-        It is what an estimator's own code works with.
-        """
-        whole: dict[str, Any] = {"arms": None, "subgroups": None, "where": (), "gates": None, "contrasts": ()}
-        whole |= {"clusters": None, "weights": None, "measure": (EffectMeasure.difference,)}
-        alone = {"role": OutcomeRole.primary, "importance": 1.0}
+        """The table of each outcome by itself, over all units and of two arms."""
+        update: dict[str, Any] = {"arms": None, "subgroups": None, "where": (), "gates": None, "contrasts": ()}
+        update |= {"clusters": None, "weights": None, "measure": (EffectMeasure.difference,)}
+        update |= {"treatment_codes": self.codes}
+        primary = {"role": OutcomeRole.primary, "importance": 1.0}
         return tuple(
-            self.model_copy(
-                update={**whole, "treatment_codes": self.codes, "outcomes": (one.model_copy(update=alone),)}
-            )
-            for one in self.outcomes
+            self.model_copy(update={**update, "outcomes": (outcome.model_copy(update=primary),)})
+            for outcome in self.outcomes
         )
 
     @property
     def ratios(self) -> tuple[EffectMeasure, ...]:
         """The measures beside the difference, which every answer has."""
-        return tuple(one for one in self.measure if one is not EffectMeasure.difference)
+        return tuple(measure for measure in self.measure if measure is not EffectMeasure.difference)
 
     @property
     def outcome_weights(self) -> tuple[float, ...]:
-        """w_k, by which the noise of outcome k is divided.
+        """Weights w_k, by which outcome k's noise is divided: roots of importance, normalised.
 
-        They are in proportion to the roots of the outcomes' importance.
-
-        Their squares add up to 1 where a release is bounded in the L2 norm, and they themselves where it is in the L1
-        norm: without a delta, by regression and at level `label`.
+        sum_k w_k^2 = 1 where the release is bounded in the L2 norm, sum_k w_k = 1 in the L1 norm (:attr:`in_l1`).
         """
         roots = [math.sqrt(outcome.importance) for outcome in self.outcomes]
         total = math.fsum(roots) if self.in_l1 else math.sqrt(math.fsum(root**2 for root in roots))
@@ -536,22 +524,22 @@ class EffectStudy(TableStudy):
     def roles(self) -> dict[str, Column]:
         """Roles of the columns.
 
-        The unit has no nulls. Nor have treatment and outcomes, unless the study counts them; covariates are as
-        declared. Arms are levels, and so are subgroups.
+        The unit has no nulls; nor have treatment and outcomes, unless the study says what these count as. Covariates
+        are as declared. Arms and subgroups are levels.
         """
-        arm, event = (
-            Nulls.never if one == "refuse" else Nulls.welcome for one in (self.missing_treatment, self.missing_outcome)
+        treatment_nulls, outcome_nulls = (
+            Nulls.never if choice == "refuse" else Nulls.welcome
+            for choice in (self.missing_treatment, self.missing_outcome)
         )
         roles = {
             self.data.unit: Column(holds=Holds.unit),
-            self.treatment: Column(holds=Holds.binary, codes=self.codes.pair, nulls=arm),
+            self.treatment: Column(holds=Holds.binary, codes=self.codes.pair, nulls=treatment_nulls),
         }
-        for name, codes in (read for one in self.outcomes for read in one.reads.items()):
+        for name, codes in (column for outcome in self.outcomes for column in outcome.reads.items()):
             holds = Holds.number if codes is None else Holds.binary
-            roles[name] = Column(holds=holds, codes=(codes or ZERO_ONE).pair, nulls=event)
+            roles[name] = Column(holds=holds, codes=(codes or ZERO_ONE).pair, nulls=outcome_nulls)
         for name, covariate in self.covariates.items():
-            may = Nulls.welcome if self.indicated(name) else Nulls.undeclared
-            roles[name] = covariate_role(covariate, may)
+            roles[name] = covariate_role(covariate, Nulls.welcome if self.indicated(name) else Nulls.undeclared)
         if self.weights is not None:
             roles[self.weights.column] = self.weights.role
         return roles | self.shared_roles
@@ -560,23 +548,25 @@ class EffectStudy(TableStudy):
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that the study reads.
 
-        They are unit, treatment, outcomes, the subgroups' column, covariates, and what eligibility alone reads.
+        They are unit, treatment, outcomes, the subgroups' column, covariates, clusters, survey weights, and columns
+        that eligibility alone reads.
         """
         groups = () if self.subgroups is None else (self.subgroups.name,)
-        # A column may be a part of several outcomes; an outcome that is a column stands once.
-        own = [outcome.name for outcome in self.outcomes if not outcome.of]
+        # A column may be a part of several outcomes; a column that is an outcome by itself is named once for each, so
+        # that `refuse_two_roles` finds outcomes that stand twice.
+        single = [outcome.name for outcome in self.outcomes if not outcome.of]
         parts = dict.fromkeys(part.name for outcome in self.outcomes for part in outcome.of)
-        outcomes = (*own, *(name for name in parts if name not in own))
-        beside = tuple(one.column for one in (self.clusters, self.weights) if one is not None)
-        named = (self.data.unit, self.treatment, *outcomes, *groups, *sorted(self.covariates), *beside)
-        return (*named, *sorted({one.column for one in self.where} - set(named)))
+        outcomes = (*single, *(name for name in parts if name not in single))
+        roles = tuple(role.column for role in (self.clusters, self.weights) if role is not None)
+        named = (self.data.unit, self.treatment, *outcomes, *groups, *sorted(self.covariates), *roles)
+        return (*named, *sorted({condition.column for condition in self.where} - set(named)))
 
     @property
     def question(self) -> str:
-        """The average effect, of how many outcomes, and among whom, in words."""
-        of = "" if self.asks_one else f" of {_counted(len(self.outcomes), 'outcome')}"
+        """The estimand, the number of outcomes, subgroups, arms and eligibility, in words."""
+        outcomes = "" if self.asks_one else f" of {_counted(len(self.outcomes), 'outcome')}"
         weighted = "" if self.weights is None else f", weighted by {self.weights.column}"
-        return f"{self.estimand}{of}{self.compared}{weighted}"
+        return f"{self.estimand}{outcomes}{self.compared}{weighted}"
 
     @property
     def unprotected(self) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
-"""Compare declared columns with public values: whom a study is about.
+"""Conditions of eligibility: comparisons of declared columns with public values.
 
-A unit must meet all comparisons. They are part of the study and public. Who meets them is private: a unit that does not
-stays in the data as a row that adds nothing, so that n tells nothing of it (``docs/proofs/questions.md``, section 8).
+A unit must meet all of them. They are part of the study and public. Which units meet them is private: all others stay
+in the data as rows that add nothing, so that n is independent of them (``docs/proofs/questions.md``, section 8).
 
-The study file's ``where:`` has them by name (:class:`AskedWhere`); in full they are the contract's columns.
+The study file's ``where:`` names columns (:class:`AskedWhere`); in full a condition has the contract's declaration.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ class Operator(StrEnum):
 
     @property
     def orders(self) -> bool:
-        """Return whether it needs numbers."""
+        """True if it needs numbers."""
         return self in (Operator.less, Operator.at_most, Operator.more, Operator.at_least)
 
     @property
     def several(self) -> bool:
-        """Return whether it takes a list of values."""
+        """True if it takes a list of values."""
         return self in (Operator.one_of, Operator.none_of)
 
     @property
     def negated(self) -> bool:
-        """Return whether a unit meets it by having none of the values."""
+        """True if units meet it that have none of the values."""
         return self in (Operator.unequal, Operator.none_of)
 
 
 def _one_value(value: Any) -> Any:
-    """Refuse what is no text, number or boolean before each kind says so for itself."""
+    """Refuse values that are neither text, number nor boolean."""
     if value is None or isinstance(value, Mapping | list | tuple):
         raise ValueError("a value is text, a number or a boolean")
     if isinstance(value, int) and not abs(value) < 2**63:
@@ -76,7 +76,7 @@ Value = Annotated[Code | Finite, BeforeValidator(_one_value)]
 class Condition(Frozen):
     """A comparison in full: the column as the contract declares it, and values that it may hold.
 
-    A value that is missing meets no comparison. A number is compared as it is read: clipped to its declared range.
+    A missing value meets no comparison. Numbers are compared after they are clipped to the declared range.
     """
 
     column: Name
@@ -91,7 +91,7 @@ class Condition(Frozen):
         return self
 
     def _problems(self) -> Iterator[str]:
-        """Say what is wrong with the values; the first problem may be the reason of the next."""
+        """Yield problems with the values; the first may cause the next."""
         if len(self.values) > 1 and not self.op.several:
             yield "takes one value"
         if len({(type(value) is str, value) for value in self.values}) < len(self.values):
@@ -104,8 +104,8 @@ class Condition(Frozen):
             yield "has levels, which have no order; use '==', '!=', 'in' or 'not in'"
         unknown = [value for value in self.values if not _stands_in(value, known)]
         if unknown:
-            named = self.holds.of_names if isinstance(self.holds, CategoricalCovariate) else {}
-            shown = ", ".join(repr(one) for one in (*named, *known)[:20])
+            names = self.holds.of_names if isinstance(self.holds, CategoricalCovariate) else {}
+            shown = ", ".join(map(repr, (*names, *known)[:20]))
             yield f"{unknown[0]!r} is none of what the contract declares: {shown}"
         left = len(known) - len(self.values) if self.op.negated else len(self.values)
         if left == 0:
@@ -131,7 +131,7 @@ class Condition(Frozen):
 
     @property
     def known(self) -> tuple[str | int | bool, ...] | None:
-        """Values that the column may hold: its levels, or two codes; None for a number."""
+        """The values that the column may hold: levels, or two codes; None for a number."""
         if isinstance(self.holds, CategoricalCovariate):
             return self.holds.slots
         codes = self.holds.codes
@@ -149,55 +149,49 @@ class Condition(Frozen):
 
     @property
     def role(self) -> Column:
-        """Declaration of what the column must hold."""
+        """The requirements on the column."""
         nulls = Nulls.welcome if self._may_be_missing else Nulls.undeclared
         return covariate_role(self.holds, nulls)
 
     @property
     def words(self) -> str:
-        """Condition as a person reads it."""
+        """The condition in words."""
         return condition_words(self.model_dump(mode="json"))
 
 
-def said(column: str, op: str, values: Iterable[Any]) -> str:
-    """Return a comparison in one line."""
-    shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-    return f"{column} {op} {shown[0] if len(shown) == 1 and 'in' not in op else '[' + ', '.join(shown) + ']'}"
-
-
 def condition_words(condition: Mapping[str, Any], *, column: bool = True) -> str:
-    """Return a comparison of a study in full, in one line; levels that have names are named.
+    """Return a comparison of a specification in one line; levels that have names are named.
 
-    ``column``: whether its column stands before it.
+    ``column``: whether the line begins with its column.
     """
     labels = labels_of(condition["holds"])
-    values = [labels.get(str(one), one) for one in condition["values"]]
-    return said(condition["column"] if column else "", condition["op"], values).strip()
+    values = [labels.get(str(value), value) for value in condition["values"]]
+    shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+    right = shown[0] if len(shown) == 1 and "in" not in condition["op"] else f"[{', '.join(shown)}]"
+    return f"{condition['column'] if column else ''} {condition['op']} {right}".strip()
 
 
 def where_words(specification: Any) -> str:
-    """Return who a study in full is about, in one line; empty where it is about all units."""
+    """Return the conditions of a specification in one line; empty where all units are eligible."""
     return " and ".join(map(condition_words, specification.get("where") or ()))
 
 
 def refuse_roles(conditions: Iterable[Condition], roles: Mapping[str | None, str]) -> None:
-    """Refuse comparisons of columns with another role, and those that no unit can meet.
-
-    A column has another role where the study reads it as something else.
+    """Refuse comparisons of columns with another role, and comparisons that no unit can meet.
 
     Args:
         conditions: of a study.
-        roles: columns that tell what happened, or whom a row is of, each with what it is.
+        roles: the columns of unit, treatment, outcomes and blocks, with the role of each in words.
 
     Raises:
         ValueError: names the column.
     """
     conditions = tuple(conditions)
-    for one in conditions:
-        if one.column in roles:
+    for condition in conditions:
+        if condition.column in roles:
             raise RuleBroken(
-                f"'where' names '{one.column}', which is {roles[one.column]}; eligibility must be known before "
-                "treatment",
+                f"'where' names '{condition.column}', which is {roles[condition.column]}; eligibility must be known "
+                "before treatment",
                 "where",
             )
     if column := never_met(conditions):
@@ -207,39 +201,40 @@ def refuse_roles(conditions: Iterable[Condition], roles: Mapping[str | None, str
 
 
 def never_met(conditions: Iterable[Condition]) -> str | None:
-    """Return the column of which no declared value meets all comparisons; None: there is none."""
+    """Return a column of which no declared value meets all comparisons; None: there is none."""
     by_column: dict[str, list[Condition]] = {}
-    for one in conditions:
-        by_column.setdefault(one.column, []).append(one)
-    for column, own in by_column.items():
-        known = own[0].known
-        if known is not None:
-            left = set(known)
-            for one in own:
-                left = left - set(one.values) if one.op.negated else left & set(one.values)
-            if not left:
+    for condition in conditions:
+        by_column.setdefault(condition.column, []).append(condition)
+    for column, comparisons in by_column.items():
+        known = comparisons[0].known
+        if known is None:
+            if _empty(comparisons):
                 return column
-        elif _empty(own):
+            continue
+        values = set(known)
+        for condition in comparisons:
+            values = values - set(condition.values) if condition.op.negated else values & set(condition.values)
+        if not values:
             return column
     return None
 
 
-def _empty(own: list[Condition]) -> bool:
+def _empty(comparisons: list[Condition]) -> bool:
     """Return whether no number meets all comparisons of a column."""
     lower, upper, open_lower, open_upper = -float("inf"), float("inf"), False, False
     points: set[float] | None = None
-    for one in own:
-        value = float(one.values[0])
-        if one.op in (Operator.more, Operator.at_least) and value >= lower:
-            open_lower = one.op is Operator.more or (open_lower and value == lower)
+    for condition in comparisons:
+        value = float(condition.values[0])
+        if condition.op in (Operator.more, Operator.at_least) and value >= lower:
+            open_lower = condition.op is Operator.more or (open_lower and value == lower)
             lower = value
-        elif one.op in (Operator.less, Operator.at_most) and value <= upper:
-            open_upper = one.op is Operator.less or (open_upper and value == upper)
+        elif condition.op in (Operator.less, Operator.at_most) and value <= upper:
+            open_upper = condition.op is Operator.less or (open_upper and value == upper)
             upper = value
-        elif one.op in (Operator.equal, Operator.one_of):
-            own_points = {float(value) for value in one.values}
-            points = own_points if points is None else points & own_points
-    excluded = {float(value) for one in own if one.op.negated for value in one.values}
+        elif condition.op in (Operator.equal, Operator.one_of):
+            listed = set(map(float, condition.values))
+            points = listed if points is None else points & listed
+    excluded = {float(value) for condition in comparisons if condition.op.negated for value in condition.values}
 
     def inside(value: float) -> bool:
         above = value > lower if open_lower else value >= lower
@@ -252,18 +247,15 @@ def _empty(own: list[Condition]) -> bool:
 
 
 def _stands_in(value: Any, known: tuple[Any, ...]) -> bool:
-    """Return whether a value is one of those that are known.
-
-    1 is no text, and 0 and 1 may be written for booleans.
-    """
-    kinds: tuple[type, ...] = (str,) if isinstance(value, str) else (bool, int)
-    return any(isinstance(one, kinds) and one == value for one in known)
+    """Return whether a value is known; 1 is not the text "1", 0 and 1 may be booleans."""
+    types: tuple[type, ...] = (str,) if isinstance(value, str) else (bool, int)
+    return any(isinstance(level, types) and level == value for level in known)
 
 
 class AskedCondition(Frozen):
     """A comparison that units must meet to be eligible: ``{column: age, op: ">=", value: 40}``.
 
-    ``in`` and ``not in`` take ``values``, a list. Who has no value in the column is not eligible.
+    ``in`` and ``not in`` take ``values``, a list. Units without a value in the column are not eligible.
     """
 
     column: Name
@@ -284,35 +276,30 @@ class AskedCondition(Frozen):
         return self.values if self.values is not None else (() if self.value is None else (self.value,))
 
     def in_full(self, holds: dict[str, Any], column: Declared | None) -> dict[str, Any]:
-        """Return the comparison with what the contract says of its column.
-
-        Numbers and booleans have one form.
-        """
+        """Return the comparison with its column's declaration, and values in its type."""
         values: list[Any] = list(self.listed)
         if isinstance(column, LevelsColumn):
-            values = [column.coded(one) for one in values]
+            values = [column.coded(value) for value in values]
         if "levels" not in holds and column is not None and not isinstance(column, CodesColumn):
-            values = [float(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in values]
+            values = [
+                float(value) if isinstance(value, int) and not isinstance(value, bool) else value for value in values
+            ]
         if isinstance(column, CodesColumn) and isinstance(column.codes.written[0], bool):
-            values = [bool(one) if isinstance(one, int) and one in (0, 1) else one for one in values]
+            values = [bool(value) if isinstance(value, int) and value in (0, 1) else value for value in values]
         return {"column": self.column, "holds": holds, "op": self.op, "values": values}
 
-    def is_asked_by(self, found: Condition) -> bool:
+    def is_asked_by(self, full: Condition) -> bool:
         """Return whether a comparison in full is this one."""
-        codes = found.holds.of_names if isinstance(found.holds, CategoricalCovariate) else {}
-        values = tuple(codes.get(one, one) if isinstance(one, str) else one for one in self.listed)
-        return (self.column, self.op, values) == (found.column, found.op, found.values)
-
-
-def _nothing_as_none(value: Any) -> Any:
-    return () if value is None else value
+        codes = full.holds.of_names if isinstance(full.holds, CategoricalCovariate) else {}
+        values = tuple(codes.get(value, value) if isinstance(value, str) else value for value in self.listed)
+        return (self.column, self.op, values) == (full.column, full.op, full.values)
 
 
 AskedWhere = Annotated[
     tuple[AskedCondition, ...],
     Field(
         max_length=MOST_CONDITIONS,
-        description="whom the study is about: comparisons of declared columns, all of which a unit must meet",
+        description="conditions of eligibility: comparisons of declared columns, all of which a unit must meet",
     ),
-    BeforeValidator(_nothing_as_none),
+    BeforeValidator(lambda value: () if value is None else value),
 ]

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from causalveil.flows.api import run_study
 from causalveil.flows.run.estimators import rehearse
 from causalveil.flows.run.finished import RunResult
-from causalveil.schemas.asked.resolve import asks_for
+from causalveil.schemas.asked.compare import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.estimators.survival import Measure, SurvivalEstimator, SurvivalStudy
 from causalveil.schemas.studies import parse_study

@@ -17,7 +17,7 @@ from typing import Any
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.engine.shown import committed_line, returned_line
 from causalveil.flows.estimators.estimator import Result
-from causalveil.schemas.asked.resolve import asks_for
+from causalveil.schemas.asked.compare import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.contract import Contract, Review
 from causalveil.schemas.documents import as_written, is_stored, own_version, parse_json

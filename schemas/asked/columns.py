@@ -1,6 +1,6 @@
 """Ask for columns by name: covariates, outcomes, times to an event, subgroups and arms.
 
-What a column holds is the owner's contract's to say; a study may narrow its range or its list of levels.
+The owner's contract declares what a column holds; a study may narrow its range or its list of levels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from causalveil.schemas.terms import LONGEST_TERM, MOST_TERMS
 
 
 class Clipping(Frozen):
-    """A narrower range; an end that is not given is the contract's."""
+    """A narrower range; an end that is left out is the contract's."""
 
     lower: Finite | None = None
     upper: Finite | None = None
@@ -35,14 +35,14 @@ class Clipping(Frozen):
 
 
 def _by_text(value: Any) -> Any:
-    """Return a mapping whose keys are codes as one of texts."""
-    return {str(key): one for key, one in value.items()} if isinstance(value, Mapping) else value
+    """Return a mapping with its keys as text: codes of subgroups may be numbers."""
+    return {str(code): counts for code, counts in value.items()} if isinstance(value, Mapping) else value
 
 
 class AskedCovariate(Clipping):
-    """A covariate as the contract declares it, or narrower: a range, or some of its levels.
+    """A covariate: the contract's range or levels, or a narrower range or fewer levels.
 
-    It may have a scale of its own.
+    ``scale`` replaces the contract's.
     """
 
     levels: Levels | None = None
@@ -62,9 +62,9 @@ class AskedCovariate(Clipping):
 class AskedClusters(Frozen):
     """The contract's clusters by their column.
 
-    ``treated``: how many were treated, where they were treated whole. ``number``: of those with eligible units, where
-    the study has ``where``. ``subgroups``: how many have units of each; "all": each has some of every one.
-    ``constant``: covariates of which all units of a cluster have one value.
+    ``treated``: how many clusters were treated, where treatment was given to whole clusters. ``number``: how many
+    clusters have eligible units, in a study with ``where``. ``subgroups``: how many have units of each subgroup;
+    "all": each cluster has units of every subgroup. ``constant``: covariates that do not vary within clusters.
     """
 
     column: Name
@@ -89,13 +89,13 @@ class AskedPair(Frozen):
     y: Annotated[AskedNumber, BeforeValidator(lambda value: _named(value), json_schema_input_type=Name | AskedNumber)]
 
 
-def _in_column(value: Any) -> Any:
-    return {"column": value} if isinstance(value, str) else value
-
-
 # ``clusters: school`` is short for ``clusters: {column: school}``.
 AskedClustersOrName = Annotated[
-    AskedClusters | None, BeforeValidator(_in_column, json_schema_input_type=Name | AskedClusters | None)
+    AskedClusters | None,
+    BeforeValidator(
+        lambda value: {"column": value} if isinstance(value, str) else value,
+        json_schema_input_type=Name | AskedClusters | None,
+    ),
 ]
 
 
@@ -104,10 +104,7 @@ def _named(value: Any) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    """Return a list of names as a mapping without narrower ranges.
-
-    ``x1:`` with nothing behind it is such a name as well.
-    """
+    """Return a list of names, or ``x1:`` without a value, as a mapping without narrower ranges."""
     if isinstance(value, list | tuple):
         if not all(isinstance(name, str) for name in value):
             raise ValueError("a list of covariates holds names; give ranges in a mapping")
@@ -121,7 +118,7 @@ def _listed(value: Any) -> Any:
 
 
 def _several(value: Any) -> Any:
-    """Return one name, or one mapping of names to classes, as a list of one."""
+    """Return a single name, or a single mapping of names to classes, as a tuple."""
     return (value,) if isinstance(value, str | Mapping) else value
 
 
@@ -135,28 +132,22 @@ AskedTerms = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=LONGEST_TERM)], ...],
     Field(
         max_length=MOST_TERMS,
-        description="what is adjusted for beside lines: age^2, log(x), sqrt(x), ns(age, 4), age > 65, sex:age",
+        description="terms to adjust for beside linear ones: age^2, log(x), sqrt(x), ns(age, 4), age > 65, sex:age",
     ),
-    BeforeValidator(lambda value: _several(value), json_schema_input_type=list[str] | str),
+    BeforeValidator(_several, json_schema_input_type=list[str] | str),
 ]
-
-
 CountedAs = Annotated[
-    MissingTreatment, Field(description="what units without a treatment count as, where the contract lets it be null")
+    MissingTreatment, Field(description="how units without a treatment count, where the contract allows nulls")
 ]
-
-
 ImputedAs = Annotated[
-    MissingOutcome, Field(description="what units without an outcome count with, where the contract lets it be null")
+    MissingOutcome, Field(description="how units without an outcome count, where the contract allows nulls")
 ]
-
-
 AskedMeasure = Literal["difference", "ratio", "odds_ratio", "risk", "rmst"]
 AskedMeasures = Annotated[
     tuple[AskedMeasure, ...],
     Field(
         min_length=1,
-        description="how arms are compared; outcomes of two values in a trial also by ratios; times by risk and rmst",
+        description="comparisons of arms: difference; for binary outcomes of a trial also ratios; for times risk, rmst",
     ),
     BeforeValidator(_several, json_schema_input_type=list[AskedMeasure] | AskedMeasure),
 ]
@@ -165,7 +156,7 @@ AskedMeasures = Annotated[
 class AskedGroups(Frozen):
     """The column whose levels are subgroups.
 
-    ``levels``: some of them, the others then count as one.
+    ``levels``: those to distinguish; all others are one subgroup.
     """
 
     name: Name
@@ -175,11 +166,11 @@ class AskedGroups(Frozen):
 AskedSubgroups = Annotated[AskedGroups | None, BeforeValidator(_named, json_schema_input_type=Name | AskedGroups)]
 
 
-def refuse_entry(document: Any, known: tuple[str, ...] = ()) -> Any:
-    """Refuse what other tools call the time of entry, and 'entry' where it has no place."""
+def refuse_entry(document: Any, allowed: tuple[str, ...] = ()) -> Any:
+    """Refuse other tools' names of the time of entry, and 'entry' anywhere but in a time."""
     if isinstance(document, Mapping):
         for key in ("entry", "start", "start_time", "time2"):
-            if key in document and key not in known:
+            if key in document and key not in allowed:
                 raise RuleBroken(
                     f"'{key}': when people came under observation is the 'entry' of a time: "
                     "outcome: {time: COLUMN, entry: COLUMN, event: COLUMN, horizon: N}",
@@ -191,10 +182,10 @@ def refuse_entry(document: Any, known: tuple[str, ...] = ()) -> Any:
 class AskedTimes(Frozen):
     """The time to an event, in two columns.
 
-    ``of``: the events that count; all without it. They count until the horizon.
+    ``of``: the events that count, until the horizon; by default all.
 
-    A study that travels over sites says ``events`` (all that end follow-up), ``origin`` and ``unit_of_measure`` itself,
-    as every site's contract declares them.
+    A study for several sites declares ``events`` (all that end follow-up), ``origin`` and ``unit_of_measure`` itself,
+    as every site's contract does.
     """
 
     time: Name
@@ -206,11 +197,9 @@ class AskedTimes(Frozen):
     horizon: Annotated[Finite, Field(gt=0)]
     entry: Annotated[
         Name | None,
-        Field(
-            description="when a person came under observation, where not all did at the origin; a time, as 'time' is"
-        ),
+        Field(description="the column of when a person came under observation, where not all did at the origin"),
     ] = None
-    landmark: Annotated[Finite, Field(ge=0, description="when curves begin, of those at risk then")] | None = None
+    landmark: Annotated[Finite, Field(ge=0, description="when curves begin, for people at risk then")] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -228,21 +217,16 @@ class AskedTimes(Frozen):
 
 
 Classes = dict[Name, Annotated[tuple[Finite, ...], Field(min_length=1)]]
-
-
 _IN_CLASSES = re.compile(r"(.+) in (\w+)")
-
-
 _NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
 class AskedCensoring(Frozen):
-    """Columns within whose levels, and within the arms, censoring tells nothing.
-
-    ``floor``: the least share still followed.
+    """Columns given which, and the arm, censoring is independent of the event.
 
     A number is named with classes: ``age in four``, equal parts of its declared range, or ``{age: [40, 60]}``, where
-    classes begin. ``beyond``: what is answered where fewer are followed to the horizon.
+    classes begin. ``floor``: the least share still followed at the horizon. ``beyond``: the answer where fewer are
+    followed.
     """
 
     by: Annotated[
@@ -253,36 +237,34 @@ class AskedCensoring(Frozen):
     beyond: Beyond = Beyond.refuse
 
     def columns(self, declared: Collection[str]) -> dict[str, int | tuple[float, ...] | None]:
-        """Return each column with its number of classes, or where they begin.
-
-        It is None where the column is used as it is declared.
+        """Return each column with its number of classes, or where they begin; None: without classes.
 
         Args:
             declared: names of columns, which may hold the word "in" themselves.
         """
-        found: dict[str, int | tuple[float, ...] | None] = {}
-        for one in self.by:
-            if isinstance(one, dict):
-                found |= one
+        columns: dict[str, int | tuple[float, ...] | None] = {}
+        for entry in self.by:
+            if isinstance(entry, dict):
+                columns |= entry
                 continue
-            parts = None if one in declared else _IN_CLASSES.fullmatch(one)
-            many = 0 if parts is None else _number_of(parts[2])
-            found |= {one: None} if parts is None or not many else {parts[1]: many}
-        return found
+            parts = None if entry in declared else _IN_CLASSES.fullmatch(entry)
+            classes = 0 if parts is None else _number_of(parts[2])
+            columns |= {entry: None} if parts is None or not classes else {parts[1]: classes}
+        return columns
 
 
 def _number_of(word: str) -> int:
-    """Return how many classes a word says, from two to twelve; 0: it is no such word."""
-    many = _NUMBERS.index(word) + 2 if word in _NUMBERS else int(word) if word.isdecimal() and len(word) < 3 else 0
-    return many if 2 <= many <= len(_NUMBERS) + 1 else 0
+    """Return the number, from two to twelve, that a word or a numeral says; else 0."""
+    number = _NUMBERS.index(word) + 2 if word in _NUMBERS else int(word) if word.isdecimal() and len(word) < 3 else 0
+    return number if 2 <= number <= len(_NUMBERS) + 1 else 0
 
 
 class AskedOutcome(AskedNumber, AskedOf):
-    """An outcome of a protocol: a column by name, its role and its importance.
+    """An outcome: a column by name, its role and its importance.
 
-    Its range may be narrower than the declared one. ``of``: it is no column but a linear combination of some, each with
-    its coefficient, as a change over time is; null where one of these is. ``arm``: the cohort that it is asked of,
-    against the reference, where there are several arms.
+    Its range may be narrower than the declared one. ``of``: coefficients by column, where the outcome is a linear
+    combination, as a change over time is; null where one of the columns is. ``arm``: the cohort that it compares with
+    the reference, where there are several arms.
     """
 
     arm: Name | None = None
@@ -308,27 +290,28 @@ Periods = Annotated[
 class AskedChange(Frozen):
     """Changes of the outcome from one period to others.
 
-    One later period is a difference-in-differences, several are an event study. Levels of the treatment that are the
-    first period under it are ``cohorts``: each has changes from its own last of ``periods`` before, and the reference
-    is never treated; means over cohorts by event time, and over all cells, are contrasts by the cohorts' sizes.
-    It is short for an outcome of each period, ``COLUMN@PERIOD`` less that of ``before``, columns that ``rows.wide`` of
-    the contract makes. Unless the file says otherwise it is about the treated (``estimand: ATT``), and units without
-    one of both are left out of that change (``missing_outcome: leave_out``).
+    One later period is a difference-in-differences, several are an event study. ``cohorts`` are levels of the
+    treatment that name the first treated period: the changes of a cohort are from the last of ``periods`` before it,
+    and the reference is never treated; means over cohorts, by event time and over all, are weighted by cohort size.
+    A design is short for an outcome of each period, ``COLUMN@PERIOD`` less that of ``before``; ``rows.wide`` of the
+    contract makes these columns. By default the estimand is ``ATT``, and units without one of both values are left out
+    of that change (``missing_outcome: leave_out``).
     """
 
     name: Literal["change"]
     before: LevelCode | None = None
-    after: Annotated[Periods, Field(description="periods whose change is an effect, the headline first")] = ()
+    after: Annotated[Periods, Field(description="periods after treatment, that of the headline first")] = ()
     placebo: Annotated[
-        Periods, Field(description="periods before treatment whose change must be none where trends are parallel")
+        Periods, Field(description="periods before treatment, for which parallel trends imply no effect")
     ] = ()
-    periods: Annotated[Periods, Field(description="of several cohorts, in their order")] = ()
-    cohorts: Annotated[Periods, Field(description="levels of the treatment: the first period under it")] = ()
+    periods: Annotated[Periods, Field(description="all periods in order, of a study of cohorts")] = ()
+    cohorts: Annotated[Periods, Field(description="levels of the treatment that name the first treated period")] = ()
 
     @model_validator(mode="after")
     def _each_period_once(self) -> AskedChange:
-        ways = self.before is not None and bool(self.after), bool(self.cohorts and self.periods)
-        if ways[0] == ways[1] or bool(self.before or self.after or self.placebo) == bool(self.cohorts or self.periods):
+        by_periods, by_cohorts = self.before is not None and bool(self.after), bool(self.cohorts and self.periods)
+        mixed = bool(self.before or self.after or self.placebo) == bool(self.cohorts or self.periods)
+        if by_periods == by_cohorts or mixed:
             raise ValueError("a change has 'before' and 'after' (and 'placebo'), or 'cohorts' and 'periods'")
         distinct_levels((self.before, *self.after, *self.placebo) if self.before is not None else self.periods)
         distinct_levels(self.cohorts or ("",))
@@ -338,53 +321,51 @@ class AskedChange(Frozen):
         return self
 
     def cells(self) -> list[tuple[LevelCode | None, LevelCode, LevelCode, OutcomeRole]]:
-        """Return cohort, base, period and role of each change."""
-        of: list[tuple[LevelCode | None, Any, Periods, Periods]] = [(None, self.before, self.after, self.placebo)]
+        """Return cohort, base, period and role of each change, effects before placebos."""
+        changes: list[tuple[LevelCode | None, Any, Periods, Periods]] = [(None, self.before, self.after, self.placebo)]
         if self.cohorts:
-            first = [self.periods.index(cohort) for cohort in self.cohorts]
-            of = [(self.periods[at], self.periods[at - 1], self.periods[at:], self.periods[: at - 1]) for at in first]
-        roles = (OutcomeRole.primary, OutcomeRole.placebo)
-        return [
-            (cohort, base, at, role)
-            for place, role in enumerate(roles)
-            for cohort, base, *sides in of
-            for at in sides[place]
-        ]
+            starts = [self.periods.index(cohort) for cohort in self.cohorts]
+            changes = [
+                (self.periods[start], self.periods[start - 1], self.periods[start:], self.periods[: start - 1])
+                for start in starts
+            ]
+        effects = [(c, base, period, OutcomeRole.primary) for c, base, after, _ in changes for period in after]
+        return effects + [(c, base, period, OutcomeRole.placebo) for c, base, _, lead in changes for period in lead]
 
     def outcomes(self, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the outcomes that it stands for, of one with its range and importance."""
-        name, found = outcome["name"], list[dict[str, Any]]()
-        for cohort, base, at, role in self.cells():
-            told = f"{name}@{at} - {name}@{base}"
-            own = {"name": told} if cohort is None else {"name": f"cohort {cohort}: {told}", "arm": str(cohort)}
-            of = {f"{name}@{at}": 1.0, f"{name}@{base}": -1.0}
-            found.append({**outcome, **own, "of": of, "role": role})
-        return found
+        """Return an outcome of each change, with range and importance of the file's outcome."""
+        column, outcomes = outcome["name"], list[dict[str, Any]]()
+        for cohort, base, period, role in self.cells():
+            change = f"{column}@{period} - {column}@{base}"
+            name = {"name": change} if cohort is None else {"name": f"cohort {cohort}: {change}", "arm": str(cohort)}
+            coefficients = {f"{column}@{period}": 1.0, f"{column}@{base}": -1.0}
+            outcomes.append({**outcome, **name, "of": coefficients, "role": role})
+        return outcomes
 
     def contrasts(self, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return means over cohorts: of all cells after treatment, and by event time.
 
-        Time 0 is the first period under treatment.
+        Event time 0 is the first treated period.
         """
-        times, cells = dict[str, list[str]](), zip(self.cells(), self.outcomes(outcome), strict=True)
-        for (cohort, _, at, role), one in cells if self.cohorts else ():
+        means, cells = dict[str, list[str]](), zip(self.cells(), self.outcomes(outcome), strict=True)
+        for (cohort, _, period, role), change in cells if self.cohorts else ():
             if role is OutcomeRole.primary:
-                times.setdefault("all after treatment", []).append(one["name"])
-            since = self.periods.index(at) - self.periods.index(cohort)
-            times.setdefault(f"event time {since}", []).append(one["name"])
+                means.setdefault("all after treatment", []).append(change["name"])
+            time = self.periods.index(period) - self.periods.index(cohort)
+            means.setdefault(f"event time {time}", []).append(change["name"])
         return [
-            {"name": f"{outcome['name']}, {at}", "by_size": True, "of": dict.fromkeys(names, 1.0)}
-            for at, names in times.items()
+            {"name": f"{outcome['name']}, {mean}", "by_size": True, "of": dict.fromkeys(names, 1.0)}
+            for mean, names in means.items()
         ]
 
 
 def changes_in_full(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a study file with the outcomes that its ``design`` stands for.
+    """Return a study file with its ``design`` replaced by the outcomes of each change.
 
-    A design that is wrong is left as it is.
+    An invalid design is left for the model's own validation.
 
     Raises:
-        RuleBroken: it has a list of outcomes too, or none.
+        RuleBroken: the file has a list of outcomes too, or no outcome.
     """
     outcome = _named(document.get("outcome"))
     if document.get("design") is None:
@@ -392,20 +373,20 @@ def changes_in_full(document: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(outcome, Mapping) or "outcomes" in document or not isinstance(outcome.get("name"), str):
         raise RuleBroken("'design' takes one 'outcome', a column that 'rows.wide' of the contract has", "outcome")
     try:
-        asked = AskedChange.model_validate(document["design"])
+        design = AskedChange.model_validate(document["design"])
     except ValidationError:
         return document
-    own = {key: value for key, value in document.items() if key not in ("design", "outcome")}
-    usual = {"estimand": Estimand.ATT, "missing_outcome": MissingOutcome.leave_out}
-    means, further = asked.contrasts(outcome), own.get("contrasts") or ()
-    compared = {"contrasts": [*means, *further]} if means and isinstance(further, list | tuple) else {}
-    return {**usual, **own, "outcomes": asked.outcomes(outcome), **compared}
+    rest = {key: value for key, value in document.items() if key not in ("design", "outcome")}
+    defaults = {"estimand": Estimand.ATT, "missing_outcome": MissingOutcome.leave_out}
+    means, contrasts = design.contrasts(outcome), rest.get("contrasts") or ()
+    compared = {"contrasts": [*means, *contrasts]} if means and isinstance(contrasts, list | tuple) else {}
+    return {**defaults, **rest, "outcomes": design.outcomes(outcome), **compared}
 
 
 class AskedArms(Frozen):
-    """The level of the treatment that all others are compared with.
+    """The level of the treatment with which all others are compared.
 
-    ``levels``: all, where no contract is at hand.
+    ``levels``: all levels, where no contract is at hand.
     """
 
     reference: Code
@@ -413,12 +394,12 @@ class AskedArms(Frozen):
 
 
 class AskedTimesOutcome(AskedTimes):
-    """A time to an event of a protocol, with its role."""
+    """A time to an event, with its role."""
 
     role: OutcomeRole = OutcomeRole.secondary
 
 
-# What names the two columns of a time to an event and how far it is looked at.
+# Keys that only a time to an event has.
 _OF_TIMES = ("time", "event", "horizon")
 
 

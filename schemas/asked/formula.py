@@ -1,7 +1,7 @@
 """Read the terms of a study, in Wilkinson's notation, as facts.
 
-A formula of this grammar is read and never evaluated, so that the text of a hostile file never becomes code. The
-libraries for it evaluate what they do not know, and import pandas, which would cost every command a second.
+A formula of this grammar is read and never evaluated, so that the text of a hostile file never becomes code. Libraries
+for it evaluate unknown names, and import pandas, which would cost every command a second.
 
     sum        product + product ...           braces and parentheses go round a product or a comparison
     product    factor : factor, factor * factor
@@ -10,7 +10,7 @@ libraries for it evaluate what they do not know, and import pandas, which would 
     age^2  bmi^3  age^4        powers of a number, centred and scaled by its declared range
     log(income)  sqrt(income)  of a number whose declared range allows it
     ns(age, 4)                 a natural spline of so many columns, by quantiles of what is released
-    ns(age, knots=[40, 60])    the same with knots that are stated
+    ns(age, knots=[40, 60])    a natural spline with these knots
     age > 65                   a threshold; also >=, < and <=
     sex:age  sex*age           products of two; with a threshold or a function as sex:(age > 65)
 
@@ -36,13 +36,13 @@ from causalveil.schemas.terms import (
 )
 
 POWERS = ("^", "**")
-# A threshold divides as its complement does: x < c as x >= c. Which of the two counts values that equal it.
+# A threshold divides as its complement does: x < c as x >= c. The value: whether x = c is above it.
 COMPARED = {">": False, "<=": False, ">=": True, "<": True}
 PRODUCTS = (":", "*")
 FORMS = "write age^2, log(x), sqrt(x), ns(x, 4), x > 65, or a product of two as sex:age"
 UNKNOWN = f"this is no formula that is known; {FORMS}"
 CLOSES = {"(": ")", "{": "}", "[": "]"}
-# How deeply parentheses may lie in one another; a term needs two.
+# The most levels of nested parentheses; a term needs two.
 DEEPEST = 16
 _TOKEN = re.compile(
     r"\s*(?:`(?P<quoted>[^`]+)`|(?P<name>[^\W\d][\w.]*)|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
@@ -66,9 +66,9 @@ class PlacedTerm:
 class FormulaError(ValueError):
     """A text that is no term: where, and what to write."""
 
-    def __init__(self, character: int, said: str) -> None:
-        """Say what is wrong at a character, counted from 0."""
-        super().__init__(said)
+    def __init__(self, character: int, problem: str) -> None:
+        """Raise a problem at a character, counted from 0."""
+        super().__init__(problem)
         self.character = character
 
 
@@ -87,18 +87,19 @@ def terms_of(texts: Sequence[str]) -> tuple[tuple[PlacedTerm, ...], list[str]]:
     >>> terms_of(["sex:age", "age^7"])[1]
     ["'terms.2', character 5: a power is a whole number from 2 to 4; write age^2"]
     """
-    found: list[PlacedTerm] = []
+    terms: list[PlacedTerm] = []
     problems: list[str] = []
     for number, text in enumerate(texts, 1):
         try:
-            for factors in _Parser.of(text).terms():
-                term = DeclaredTerm(text=_words([one for one, _ in factors]), factors=tuple(one for one, _ in factors))
-                found.append(PlacedTerm(term, number, tuple(at + 1 for _, at in factors)))
-        except FormulaError as wrong:
-            problems.append(f"{place_of(number, wrong.character + 1)}: {wrong}")
+            for placed in _Parser.of(text).terms():
+                factors = tuple(factor for factor, _ in placed)
+                term = DeclaredTerm(text=_term_text(factors), factors=factors)
+                terms.append(PlacedTerm(term, number, tuple(at + 1 for _, at in placed)))
+        except FormulaError as error:
+            problems.append(f"{place_of(number, error.character + 1)}: {error}")
         except ValidationError:
             problems.append(f"{place_of(number, 1)}: no term has such a name or number; {FORMS}")
-    return tuple(found), problems
+    return tuple(terms), problems
 
 
 Placed = tuple[TermFactor, int]
@@ -121,55 +122,55 @@ class _Parser:
 
     @classmethod
     def of(cls, text: str) -> _Parser:
-        """Return the parser of a text, whose last token is empty."""
-        found, at, end = list[_Token](), 0, len(text.rstrip())
+        """Return the parser of a text, with an empty last token."""
+        tokens, at, end = list[_Token](), 0, len(text.rstrip())
         while at < end:
             match = _TOKEN.match(text, at)
             if match is None:
                 raise FormulaError(0, UNKNOWN)
             kind = str(match.lastgroup)
             begin = match.start(kind) - (kind == "quoted")
-            found.append(_Token("name" if kind == "quoted" else kind, match[kind], begin))
+            tokens.append(_Token("name" if kind == "quoted" else kind, match[kind], begin))
             at = match.end()
-        if not found:
+        if not tokens:
             raise FormulaError(0, f"this is empty; {FORMS}")
-        return cls([*found, _Token("end", "", end)])
+        return cls([*tokens, _Token("end", "", end)])
 
     @property
     def next(self) -> _Token:
         return self.tokens[self.place]
 
     def take(self, *signs: str) -> _Token | None:
-        """Return the next token, and go on, if it is one of these signs."""
-        one = self.next
-        if one.kind != "sign" or one.text not in signs:
+        """Return the next token and advance, if it is one of these signs; else None."""
+        token = self.next
+        if token.kind != "sign" or token.text not in signs:
             return None
         self.place += 1
-        return one
+        return token
 
     def expect(self, *signs: str) -> _Token:
-        one = self.take(*signs)
-        if one is None:
+        token = self.take(*signs)
+        if token is None:
             raise FormulaError(0, UNKNOWN)
-        return one
+        return token
 
     def terms(self) -> list[list[Placed]]:
         """Return the factors of each term of the text, each with its character from 0."""
-        found = [self.product()]
+        terms = [self.product()]
         while self.take("+"):
-            found.append(self.product())
+            terms.append(self.product())
         if self.next.kind != "end":
             raise FormulaError(0, UNKNOWN)
-        for term in found:
+        for term in terms:
             if len(term) > 2:
                 raise FormulaError(term[2][1], "a product of three; write products of two, as a:b and b:c")
-        return found
+        return terms
 
     def product(self) -> list[Placed]:
-        found = self.factor()
+        factors = self.factor()
         while self.take(*PRODUCTS):
-            found += self.factor()
-        return found
+            factors += self.factor()
+        return factors
 
     def factor(self) -> list[Placed]:
         """Return one factor, or those of a product in parentheses."""
@@ -184,28 +185,32 @@ class _Parser:
             self.expect(CLOSES[opened.text])
             self.depth -= 1
             return inner
-        one = self.next
+        token = self.next
         self.place += 1
-        if one.kind == "name":
-            return [(self.of_call(one) if self.take("(") else self.of_name(one), one.at)]
-        if one.kind == "number":
-            raise FormulaError(one.at, f"a number by itself is no term; {FORMS}")
+        if token.kind == "name":
+            return [(self.call(token) if self.take("(") else self.comparison(token), token.at)]
+        if token.kind == "number":
+            raise FormulaError(token.at, f"a number by itself is no term; {FORMS}")
         raise FormulaError(0, UNKNOWN)
 
-    def of_name(self, name: _Token) -> TermFactor:
+    def comparison(self, name: _Token) -> TermFactor:
+        """Return a column by itself, its power, or its comparison with a number."""
         if self.take(*POWERS):
             at = self.next.at
             sign = self.next.text == "-"
             return _power(name.text, self.number(), at + sign)
-        compared = self.take(*COMPARED)
-        if compared:
-            return _threshold(name.text, compared.text, self.number())
+        operator = self.take(*COMPARED)
+        if operator:
+            knots, reached = (self.number(),), COMPARED[operator.text]
+            return TermFactor(column=name.text, function=TermFunction.above, knots=knots, reached=reached)
         return TermFactor(column=name.text)
 
-    def of_call(self, function: _Token) -> TermFactor:
-        """Return the factor of a function, whose parenthesis was taken."""
+    def call(self, function: _Token) -> TermFactor:
+        """Return the factor of a function, after its opening parenthesis."""
         if function.text == "I":
-            ((inner, _),) = self.one_factor()
+            (inner, at), *more = self.factor()
+            if more:
+                raise FormulaError(at, f"a product is no part of a function; {FORMS}")
         elif function.text in ("log", "sqrt") and self.next.kind == "name":
             inner = TermFactor(column=self.covariate(), function=TermFunction(function.text))
         elif function.text == "ns" and self.next.kind == "name":
@@ -214,12 +219,6 @@ class _Parser:
             raise FormulaError(function.at, f"no such function of a covariate is known; {FORMS}")
         self.expect(")")
         return inner
-
-    def one_factor(self) -> list[Placed]:
-        found = self.factor()
-        if len(found) != 1:
-            raise FormulaError(found[0][1], f"a product is no part of a function; {FORMS}")
-        return found
 
     def covariate(self) -> str:
         self.place += 1
@@ -247,22 +246,22 @@ class _Parser:
 
     def numbers(self) -> tuple[float, ...]:
         opened = self.expect("[", "(")
-        found = [self.number()]
+        numbers = [self.number()]
         while self.take(","):
-            found.append(self.number())
+            numbers.append(self.number())
         self.expect(CLOSES[opened.text])
-        return tuple(found)
+        return tuple(numbers)
 
     def number(self) -> float:
-        """Return the number that comes next, with its sign."""
+        """Return the next number, with its sign."""
         sign = -1.0 if self.take("-") else 1.0
-        one = self.next
-        if one.kind == "end":
+        token = self.next
+        if token.kind == "end":
             raise FormulaError(0, UNKNOWN)
-        if one.kind != "number" or not math.isfinite(float(one.text)):
-            raise FormulaError(one.at, f"a number belongs here; {FORMS}")
+        if token.kind != "number" or not math.isfinite(float(token.text)):
+            raise FormulaError(token.at, f"a number belongs here; {FORMS}")
         self.place += 1
-        return sign * float(one.text)
+        return sign * float(token.text)
 
 
 def _power(name: str, degree: float, at: int) -> TermFactor:
@@ -271,27 +270,23 @@ def _power(name: str, degree: float, at: int) -> TermFactor:
     return TermFactor(column=name, function=TermFunction.power, degree=int(degree))
 
 
-def _threshold(name: str, operator: str, value: float) -> TermFactor:
-    return TermFactor(column=name, function=TermFunction.above, knots=(value,), reached=COMPARED[operator])
+def _term_text(factors: tuple[TermFactor, ...]) -> str:
+    """Return a term in its canonical spelling, which names it."""
+    return ":".join(_factor_text(factor, product=len(factors) > 1) for factor in factors)
 
 
-def _words(factors: list[TermFactor]) -> str:
-    """Return a term in one spelling, which names it."""
-    return ":".join(_factor_words(one, product=len(factors) > 1) for one in factors)
-
-
-def _factor_words(one: TermFactor, *, product: bool) -> str:
-    name = one.column if one.column.isidentifier() else f"`{one.column}`"
-    match one.function:
+def _factor_text(factor: TermFactor, *, product: bool) -> str:
+    name = factor.column if factor.column.isidentifier() else f"`{factor.column}`"
+    match factor.function:
         case TermFunction.power:
-            return f"{name}^{one.degree}"
+            return f"{name}^{factor.degree}"
         case TermFunction.log | TermFunction.sqrt:
-            return f"{one.function}({name})"
+            return f"{factor.function}({name})"
         case TermFunction.spline:
-            how = f"knots=[{', '.join(f'{knot:g}' for knot in one.knots)}]" if one.knots else str(one.degree)
-            return f"ns({name}, {how})"
+            knots = ", ".join(f"{knot:g}" for knot in factor.knots)
+            return f"ns({name}, knots=[{knots}])" if knots else f"ns({name}, {factor.degree})"
         case TermFunction.above:
-            said = f"{name} {'>=' if one.reached else '>'} {one.knots[0]:g}"
-            return f"({said})" if product else said
+            comparison = f"{name} {'>=' if factor.reached else '>'} {factor.knots[0]:g}"
+            return f"({comparison})" if product else comparison
         case _:
             return name

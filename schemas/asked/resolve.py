@@ -1,8 +1,7 @@
 """Complete a study file by the owner's contract: one study, which is all that stages see.
 
 Kinds, codes, levels, nulls, the unit and the blocks come from the contract. From the study come names, narrower
-ranges and fewer levels, which are public and apply to every row; so no row can make a study fail. Also tell whether a
-study in full is what a study file asks for, by what the file itself says.
+ranges and fewer levels, which are public and apply to every row; so no row can make a study fail.
 """
 
 from __future__ import annotations
@@ -15,40 +14,37 @@ from pydantic import TypeAdapter, ValidationError
 
 from causalveil.schemas.asked.columns import (
     AskedArms,
-    AskedCensoring,
     AskedCovariate,
-    AskedGroups,
     AskedNumber,
     AskedOutcome,
     AskedTimes,
     Clipping,
 )
 from causalveil.schemas.asked.formula import terms_of
-from causalveil.schemas.asked.study_file import AutoEstimator, DirectionStudyFile, EffectStudyFile, StudyFile, options
+from causalveil.schemas.asked.study_file import AutoEstimator, DirectionStudyFile, EffectStudyFile, StudyFile
 from causalveil.schemas.clusters import SurveyWeights
-from causalveil.schemas.columns import Codes, Covariate, Missing, NumericCovariate, Others, YesOrNo
+from causalveil.schemas.columns import Codes, Covariate, Missing, Others, YesOrNo
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared import CodesColumn, Declared, EventColumn, LevelsColumn, NumberColumn, TimeColumn
 from causalveil.schemas.documents import Breach
 from causalveil.schemas.errors import ContractError, StudyError
-from causalveil.schemas.estimators.regression import of_stated_form
-from causalveil.schemas.estimators.survival import Censoring, equal_classes
+from causalveil.schemas.estimators.survival import equal_classes
 from causalveil.schemas.mistakes import nearest, plain_message, validate
 from causalveil.schemas.plan import Execution
-from causalveil.schemas.privacy import Frozen, Level
+from causalveil.schemas.privacy import Level
 from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import UNRECORDED, MissingOutcome, Study
-from causalveil.schemas.table import EffectStudy, TableStudy
+from causalveil.schemas.table import EffectStudy
 from causalveil.schemas.terms import TAKES_TERMS, DeclaredTerm, wrong_term
-from causalveil.schemas.where import AskedCondition, AskedWhere, Condition
+from causalveil.schemas.where import AskedWhere, Condition
 
 
 class Problems(list[Breach]):
-    """Contradictions of a study and its contract, as they are found."""
+    """Contradictions of a study and its contract."""
 
-    def add(self, place: str, said: str, *names: str) -> None:
-        """Add one at a place of the study file; ``names``: see ``Breach``."""
-        self.append(Breach(place, f"'{place}': {said}", names))
+    def add(self, place: str, sentence: str, *names: str) -> None:
+        """Add a contradiction at a place of the study file; ``names``: see ``Breach``."""
+        self.append(Breach(place, f"'{place}': {sentence}", names))
 
 
 def unrecorded(asked: EffectStudyFile) -> dict[str, str]:
@@ -56,76 +52,76 @@ def unrecorded(asked: EffectStudyFile) -> dict[str, str]:
     return {key: getattr(asked, key) or "refuse" for key in UNRECORDED}
 
 
-def outcome_in_full(
-    one: AskedNumber,
-    place: str,
-    asked: EffectStudyFile,
-    contract: Contract | None,
-    problems: Problems,
+def _outcome(
+    outcome: AskedOutcome, place: str, asked: EffectStudyFile, contract: Contract | None, problems: Problems
 ) -> dict[str, Any]:
-    """Return an outcome in full; what nulls of it count as, the study says."""
-    if isinstance(one, AskedOutcome) and one.of is not None:
-        return _combination(one, one.of, place, asked, contract, problems)
-    number = number_in_full(one.name, place, one, contract, problems, keep=("codes",))
-    declared = None if contract is None else contract.offered.get(one.name)
-    ask_what_nulls_count_as(declared, place.partition(".")[0], one.name, asked, problems)
-    return {"name": one.name, **number, **_left_out(asked, contract, [one.name], problems)}
+    """Return an outcome in full."""
+    if outcome.of is not None:
+        return _combination(outcome, outcome.of, place, asked, contract, problems)
+    number = number_in_full(outcome.name, place, outcome, contract, problems, keep=("codes",))
+    column = None if contract is None else contract.offered.get(outcome.name)
+    _require_choice_for_nulls(column, place.partition(".")[0], outcome.name, asked, problems)
+    return {"name": outcome.name, **number, **_left_out(asked, contract, [outcome.name], problems)}
 
 
 def _left_out(
     asked: EffectStudyFile, contract: Contract | None, names: Iterable[str], problems: Problems
 ) -> dict[str, bool]:
-    """Return whether units without an outcome are left out of its answer: where its columns may hold nulls."""
+    """Return whether units without an outcome are left out: if its columns may hold nulls."""
     if asked.missing_outcome is not MissingOutcome.leave_out:
         return {}
     if contract is None:
         problems.add("missing_outcome", "rounds of sites pool answers of all units; 'leave_out' is one site's own")
         return {}
-    declared = [contract.offered.get(name) for name in names]
-    return {"leaves_out": any(one is not None and one.nulls is Missing.indicator for one in declared)}
+    columns = [contract.offered.get(name) for name in names]
+    return {"leaves_out": any(column is not None and column.nulls is Missing.indicator for column in columns)}
 
 
 def _combination(
-    one: AskedOutcome,
-    of: Mapping[str, float],
+    outcome: AskedOutcome,
+    coefficients: Mapping[str, float],
     place: str,
     asked: EffectStudyFile,
     contract: Contract | None,
     problems: Problems,
 ) -> dict[str, Any]:
-    """Return an outcome that is a linear combination.
-
-    Its range is that of its parts, or the study's.
-    """
+    """Return an outcome that is a linear combination; its range may follow from its parts."""
     if contract is None:
         problems.add(place, "no contract is at hand that says what the parts of a combination hold; name a column")
         return {}
     parts, before = [], len(problems)
-    for name, times in of.items():
+    for name, coefficient in coefficients.items():
         column = declared_column(name, place, contract, problems)
-        found = number_in_full(name, place, AskedNumber(name=name), contract, problems, keep=("codes",))
-        ask_what_nulls_count_as(column, place.partition(".")[0], name, asked, problems)
-        parts.append({"name": name, "times": times, **found})
+        number = number_in_full(name, place, AskedNumber(name=name), contract, problems, keep=("codes",))
+        _require_choice_for_nulls(column, place.partition(".")[0], name, asked, problems)
+        parts.append({"name": name, "times": coefficient, **number})
     if len(problems) > before:
         return {}
     ends = [sorted((part["times"] * part["lower"], part["times"] * part["upper"])) for part in parts]
     lower, upper = (math.fsum(end) for end in zip(*ends, strict=True))
-    given = {key: value for key in ("lower", "upper") if (value := getattr(one, key)) is not None}
-    told = _left_out(asked, contract, of, problems)
-    return {"name": one.name, "of": parts, "lower": lower, "upper": upper, **given, **told}
+    return {
+        "name": outcome.name,
+        "of": parts,
+        "lower": lower,
+        "upper": upper,
+        **_ends(outcome),
+        **_left_out(asked, contract, coefficients, problems),
+    }
 
 
-# Stands for the name of censoring, and for the least step of times, where no contract is at hand.
+def _ends(clipping: Clipping) -> dict[str, float]:
+    """Return the ends of its range that a study file gives."""
+    return {key: value for key in ("lower", "upper") if (value := getattr(clipping, key)) is not None}
+
+
+# Placeholders where no contract is at hand: the name of censoring, the least step of times, and the unit.
 UNKNOWN_CENSORING = "(the contract's censoring)"
-
-
 UNKNOWN_STEP = 1e-9
+UNKNOWN_UNIT = "(the contract's unit)"
 
 
-def times_in_full(
-    times: AskedTimes, place: str, contract: Contract | None, problems: Problems
-) -> dict[str, Any] | None:
-    """Return a time and its event in full; None where they are not declared so."""
+def _times(times: AskedTimes, place: str, contract: Contract | None, problems: Problems) -> dict[str, Any] | None:
+    """Return a time and its event in full; None where the contract declares no such columns."""
     if contract is None:
         return _travelling_times(times, place, problems)
     time = declared_column(times.time, f"{place}.time", contract, problems)
@@ -174,9 +170,9 @@ def times_in_full(
 
 
 def _travelling_times(times: AskedTimes, place: str, problems: Problems) -> dict[str, Any] | None:
-    """Return a time and its event as a study that travels declares them by itself.
+    """Return a time and its event as a study without a contract declares them itself.
 
-    Codes, the name of censoring and the longest time are each contract's own; what stands for them is in no digest.
+    Codes, the name of censoring and the longest time are each contract's own; their placeholders are in no digest.
     """
     if times.events is None or times.origin is None:
         problems.add(
@@ -194,13 +190,13 @@ def _travelling_times(times: AskedTimes, place: str, problems: Problems) -> dict
         "upper": times.horizon,
         "origin": times.origin,
         "step": min(UNKNOWN_STEP, times.horizon),
-        "codes": {name: place for place, name in enumerate((UNKNOWN_CENSORING, *times.events))},
+        "codes": {name: code for code, name in enumerate((UNKNOWN_CENSORING, *times.events))},
         "censoring": UNKNOWN_CENSORING,
     }
 
 
 def _declared_alike(times: AskedTimes, place: str, time: TimeColumn, event: EventColumn, problems: Problems) -> None:
-    """Hold what a study says of times and events itself to the contract."""
+    """Add a problem for each declaration of times and events that is not the contract's."""
     declared = [name for name in event.kinds if name != event.censoring]
     if times.events is not None and set(times.events) != set(declared):
         problems.add(f"{place}.events", f"the contract's events are {_quoted(declared)}")
@@ -215,59 +211,56 @@ def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
-def conditions_in_full(
-    asked: AskedWhere,
-    contract: Contract | None,
-    problems: Problems,
-    covariates: Mapping[str, AskedCovariate],
+def _conditions(
+    conditions: AskedWhere, covariates: Mapping[str, AskedCovariate], contract: Contract | None, problems: Problems
 ) -> list[dict[str, Any]]:
-    """Return comparisons with what is declared of their columns; each is checked by itself.
+    """Return comparisons in full, with the declarations of their columns.
 
-    The contract declares them; a study that travels without one does by itself, for its covariates.
+    The contract declares these; without a contract the study does, for its covariates.
     """
-    found = []
-    for place, one in enumerate(asked, 1):
-        if contract is None and one.column not in covariates:
+    full = []
+    for number, condition in enumerate(conditions, 1):
+        place = f"where.{number}"
+        if contract is None and condition.column not in covariates:
             problems.add(
-                f"where.{place}",
-                f"no contract is at hand that declares '{one.column}'; make it a covariate with its "
+                place,
+                f"no contract is at hand that declares '{condition.column}'; make it a covariate with its "
                 "range or levels, or put the contract in place",
             )
             continue
         before = len(problems)
-        declared = AskedCovariate() if contract is not None else covariates[one.column]
-        holds = covariate_in_full(one.column, declared, contract, problems, f"where.{place}")
+        column = AskedCovariate() if contract is not None else covariates[condition.column]
+        holds = covariate_in_full(condition.column, column, contract, problems, place)
         if len(problems) > before:
             continue
+        declared = None if contract is None else contract.offered.get(condition.column)
         try:
-            offered = None if contract is None else contract.offered.get(one.column)
-            found.append(Condition.model_validate(one.in_full(holds, offered)).model_dump())
-        except ValidationError as wrong:
-            said = "; ".join(plain_message(error, "") for error in wrong.errors())
-            problems.add(f"where.{place}", said)
-    return found
+            full.append(Condition.model_validate(condition.in_full(holds, declared)).model_dump())
+        except ValidationError as error:
+            problems.add(place, "; ".join(plain_message(detail, "") for detail in error.errors()))
+    return full
 
 
-def arms_in_full(arms: AskedArms, treatment: str, column: Declared | None, problems: Problems) -> dict[str, Any]:
+def _arms(arms: AskedArms, treatment: str, column: Declared | None, problems: Problems) -> dict[str, Any]:
     """Return a treatment of several arms in full: all levels that the contract declares."""
     declared: tuple[str | int, ...] | None = None
-    asked, reference, names = arms.levels, arms.reference, None
+    levels, reference, names = arms.levels, arms.reference, None
     if isinstance(column, CodesColumn):
         declared = column.codes.pair
     elif isinstance(column, LevelsColumn):
         declared, names, reference = column.codes, column.names, column.coded(reference)
-        asked = None if asked is None else tuple(map(column.coded, asked))
+        levels = None if levels is None else tuple(map(column.coded, levels))
         if column.others is Others.other:
             problems.add("arms", f"column '{treatment}' may hold other values than its levels")
     elif column is not None:
         problems.add("arms", f"column '{treatment}' has no levels in the contract")
-    if declared is not None and asked is not None and set(asked) != set(declared):
+    if declared is not None and levels is not None and set(levels) != set(declared):
         problems.append(Breach("arms.levels", "'arms.levels' are not the contract's; leave them out"))
     if declared is not None and reference not in declared:
         problems.add("arms.reference", f"'{arms.reference}' is no level of '{treatment}' in the contract")
-    if declared is None and column is None and asked is None:
+    if column is None and levels is None:
         problems.add("arms", "no contract is at hand, so the study must declare 'levels'")
-    return {"reference": reference, "levels": declared or asked, "names": names}
+    return {"reference": reference, "levels": declared or levels, "names": names}
 
 
 def declared_column(name: str, place: str, contract: Contract | None, problems: Problems) -> Declared | None:
@@ -293,17 +286,16 @@ def declared_column(name: str, place: str, contract: Contract | None, problems: 
         )
         return None
     if name not in contract.offered:
-        known = ", ".join(f"'{one}'" for one in list(contract.offered)[:20])
-        asked = nearest(name, contract.offered, 0.6).rstrip("?")
+        columns, near = _quoted(list(contract.offered)[:20]), nearest(name, contract.offered, 0.6).rstrip("?")
         problems.add(
-            place, f"the contract of '{contract.dataset}' declares no column '{name}'{asked}; it has {known}", name
+            place, f"the contract of '{contract.dataset}' declares no column '{name}'{near}; it has {columns}", name
         )
         return None
     return contract.offered[name]
 
 
-# By the place of a column in a study: how the study says what its nulls count as.
-_COUNTED = {
+# For treatment and outcomes: the key that says what nulls count as, and its values in words.
+_NULL_CHOICES = {
     "treatment": ("missing_treatment", "'missing_treatment: control' (not recorded as treated)"),
     "outcome": (
         "missing_outcome",
@@ -313,20 +305,13 @@ _COUNTED = {
 }
 
 
-def ask_what_nulls_count_as(
-    column: Declared | None,
-    place: str,
-    name: str,
-    asked: EffectStudyFile,
-    problems: Problems,
+def _require_choice_for_nulls(
+    column: Declared | None, place: str, name: str, asked: EffectStudyFile, problems: Problems
 ) -> None:
-    """Ask for what a treatment or an outcome that may be null counts as.
-
-    No row is left out for it.
-    """
-    key, says = _COUNTED[place.removesuffix("s")]
+    """Add a problem if a treatment or outcome may be null and the study has no rule for that."""
+    key, choices = _NULL_CHOICES[place.removesuffix("s")]
     if column is not None and column.nulls is Missing.indicator and unrecorded(asked)[key] == "refuse":
-        problems.add(place, f"column '{name}' may hold nulls; say what they count as: {says}")
+        problems.add(place, f"column '{name}' may hold nulls; say what they count as: {choices}")
 
 
 def number_in_full(
@@ -339,22 +324,21 @@ def number_in_full(
 ) -> dict[str, Any]:
     """Return a range: the study's ends, else the contract's; 0 and 1 for codes.
 
-    ``keep``: what else of the declaration is told.
+    ``keep``: the other keys of the declaration to return.
     """
     column = declared_column(name, place, contract, problems)
     if isinstance(column, LevelsColumn):
         problems.add(place, f"column '{name}' has levels in the contract; name a column with a range or codes")
         return {}
     if isinstance(column, TimeColumn | EventColumn):
-        what = "a time to an event" if isinstance(column, TimeColumn) else "what ended follow-up"
+        kind = "a time to an event" if isinstance(column, TimeColumn) else "what ended follow-up"
         problems.add(
             place,
-            f"column '{name}' is {what} in the contract, and no plain number; estimator 'survival' reads "
+            f"column '{name}' is {kind} in the contract, and no plain number; estimator 'survival' reads "
             "it, as 'outcome: {time: .., event: .., horizon: ..}'",
         )
         return {}
-    covariate = place.startswith("covariates")
-    ends: Mapping[str, Any] = {}
+    ends: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     if isinstance(column, NumberColumn):
         ends, extra = {"lower": column.lower, "upper": column.upper}, {"nulls": column.nulls, "scale": column.scale}
@@ -365,24 +349,24 @@ def number_in_full(
         problems.add(
             place,
             f"no contract is at hand, so the study must declare the range of '{name}': {{lower, upper}}"
-            + (", or its levels: {levels: [a, b]}; two codes are {lower: 0, upper: 1}" if covariate else ""),
+            + (
+                ", or its levels: {levels: [a, b]}; two codes are {lower: 0, upper: 1}"
+                if place.startswith("covariates")
+                else ""
+            ),
         )
-    given = {key: value for key in ("lower", "upper") if (value := getattr(asked, key)) is not None}
-    return {**ends, **given, **{key: value for key, value in extra.items() if key in keep}}
+    return {**ends, **_ends(asked), **{key: value for key, value in extra.items() if key in keep}}
 
 
 def covariate_in_full(
     name: str, asked: AskedCovariate, contract: Contract | None, problems: Problems, place: str = ""
 ) -> dict[str, Any]:
-    """Return a covariate in full.
-
-    Its kind is the contract's; the study may narrow its range or leave levels out.
-    """
+    """Return a covariate in full; the study may narrow its range or leave levels out."""
     place = place or f"covariates.{name}"
     column = None if contract is None else contract.offered.get(name)
     if asked.levels is None and not isinstance(column, LevelsColumn):
-        found = number_in_full(name, place, asked, contract, problems)
-        return found if asked.scale is None else found | {"scale": asked.scale}
+        number = number_in_full(name, place, asked, contract, problems)
+        return number if asked.scale is None else number | {"scale": asked.scale}
     if contract is None:
         return {"levels": asked.levels}
     column = declared_column(name, place, contract, problems)
@@ -390,9 +374,8 @@ def covariate_in_full(
         return {}
     if not isinstance(column, LevelsColumn):
         codes = isinstance(column, CodesColumn)
-        what = "two codes" if codes else "a number"
-        way = ", or write {lower: 0, upper: 1}" if codes else ""
-        problems.add(place, f"the contract declares {what}, not levels; remove 'levels'{way}")
+        kind, advice = ("two codes", ", or write {lower: 0, upper: 1}") if codes else ("a number", "")
+        problems.add(place, f"the contract declares {kind}, not levels; remove 'levels'{advice}")
         return {}
     if asked.lower is not None or asked.upper is not None:
         problems.add(place, "the contract declares levels, not a range; remove 'lower' and 'upper'")
@@ -401,25 +384,22 @@ def covariate_in_full(
     levels = column.codes if asked.levels is None else tuple(map(column.coded, asked.levels))
     unknown = [level for level in levels if level not in column.codes]
     if unknown:
-        known = () if column.names is None else column.names
-        meant = nearest(str(unknown[0]), known, 0.6) if isinstance(unknown[0], str) else ""
+        near = nearest(str(unknown[0]), column.names or (), 0.6) if isinstance(unknown[0], str) else ""
         problems.add(
             place,
-            f"'{unknown[0]}' is no level in the contract{meant.rstrip('?')}; a study can leave levels out, not add any",
+            f"'{unknown[0]}' is no level in the contract{near.rstrip('?')}; a study can leave levels out, not add any",
         )
     fewer = set(levels) < set(column.codes)
-    named = None if column.names is None or unknown else dict(zip(column.codes, column.names, strict=True))
+    names = None if column.names is None or unknown else dict(zip(column.codes, column.names, strict=True))
     return {
         "levels": levels,
-        "names": None if named is None else tuple(named[level] for level in levels),
+        "names": None if names is None else tuple(names[level] for level in levels),
         "others": Others.other if fewer else column.others,
         "known": column.codes if fewer and column.others is Others.refuse else None,
         "nulls": column.nulls,
     }
 
 
-# Stands for the unit where no contract is at hand, as when a study is planned or pooled.
-UNKNOWN_UNIT = "(the contract's unit)"
 _COVARIATE: TypeAdapter[Covariate] = TypeAdapter(Covariate)
 
 
@@ -430,13 +410,13 @@ def resolve(
 
     Args:
         asked: the study file.
-        contract: of the data; None where it is not at hand, and the study must then declare every column itself.
+        contract: of the data; None where it is not at hand: the study must then declare every column itself.
         where: the study's path, for messages.
-        execution: how stages run here, the operator's word.
+        execution: the operator's settings of how stages run.
 
     Raises:
-        ContractError: the contract does not let these columns play these roles.
-        StudyError: the study contradicts the contract, leaves out what no contract says, or cannot be proved.
+        ContractError: level `label` needs columns that the contract does not declare public.
+        StudyError: the study contradicts the contract, lacks a declaration, or has no proof of its privacy.
     """
     if isinstance(asked.estimator, AutoEstimator):
         raise StudyError(f"{where}: 'auto' chooses by the number of units of one site; name an estimator")
@@ -450,40 +430,37 @@ def resolve(
 
 
 def answering(asked: StudyFile, where: str = "study") -> type[Study]:
-    """Return the study by which a file's estimator answers what it asks.
+    """Return the class of studies of a file's kind and estimator.
 
     Raises:
-        StudyError: the estimator answers one question of all units alone; says which answer several.
+        StudyError: the file asks several questions, and the estimator answers one; says which answer several.
     """
-    many, name = asked.of_many, asked.estimator.name
-    found = STUDIES[asked.kind][name]
-    if many and issubclass(found, EffectStudy) and not found.TABLES:
-        raise StudyError(f"{where}: '{many[0]}': {_instead(many[0], name)}")
-    return found
+    keys, name = asked.of_many, asked.estimator.name
+    model = STUDIES[asked.kind][name]
+    if keys and issubclass(model, EffectStudy) and not model.TABLES:
+        raise StudyError(f"{where}: '{keys[0]}': {_instead(keys[0], name)}")
+    return model
 
 
 def _instead(key: str, name: str) -> str:
-    """Say which estimators answer what another does not."""
+    """Return which estimators take a key that an estimator does not take."""
     if key == "measure":
         return (
             f"estimator '{name}' does not release arm means with their errors; in a randomised trial use "
             "{name: difference_in_means, trial: true} at level 'sample', else leave 'measure' out"
         )
-    said = (
+    sentence = (
         f"estimator '{name}' answers one question of all units; use 'regression' or 'difference_in_means' at level "
         "'sample', 'balancing' or 'matching' at level 'label'"
     )
     owner = "a table of the eligible alone: a 'query' with WHERE in source.yaml"
-    return f"{said}. Or let the data's owner extract {owner}" if key == "where" else said
+    return f"{sentence}. Or let the data's owner extract {owner}" if key == "where" else sentence
 
 
 def completed(
     asked: StudyFile, contract: Contract | None, execution: Execution | None = None
 ) -> tuple[dict[str, Any], Problems]:
-    """Return the document of a study in full, and all contradictions of study and contract.
-
-    Each contradiction has its place in the study file.
-    """
+    """Return the document of a study in full, and all contradictions of study and contract."""
     problems = Problems()
     document: dict[str, Any] = {
         "kind": asked.kind,
@@ -502,21 +479,21 @@ def completed(
     if contract is not None and asked.data.select is not None and contract.blocks is None:
         problems.add("data.select", "the contract declares no blocks; remove it")
     if contract is None and asked.data.select is not None:
-        # Which blocks there are is the contract's to say; without one nothing is read.
+        # Without a contract nothing is read.
         document["data"]["select"] = None
     if isinstance(asked, EffectStudyFile):
         document |= _effect(asked, contract, problems)
     elif isinstance(asked, DirectionStudyFile):
-        pair = {"x": asked.pair.x, "y": asked.pair.y}
         document["pair"] = {
-            axis: {"name": one.name, **number_in_full(one.name, f"pair.{axis}", one, contract, problems, keep=())}
-            for axis, one in pair.items()
+            axis: {"name": column.name}
+            | number_in_full(column.name, f"pair.{axis}", column, contract, problems, keep=())
+            for axis, column in (("x", asked.pair.x), ("y", asked.pair.y))
         }
     return document, problems
 
 
 def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
-    """Treatment, arms, outcomes, subgroups, who is eligible and covariates in full, as the answering study has them."""
+    """Return the keys of a study of effects in full, as the estimator's class has them."""
     document: dict[str, Any] = {
         key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "gates", "intervals", "expect")
     }
@@ -524,7 +501,7 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
     document |= _groups_and_arms(asked, contract, problems)
     document["outcomes"] = _outcomes(asked, contract, problems)
     document["covariates"] = {
-        name: covariate_in_full(name, one, contract, problems) for name, one in asked.covariates.items()
+        name: covariate_in_full(name, column, contract, problems) for name, column in asked.covariates.items()
     }
     _nulls_refused(asked, contract, problems)
     document["terms"] = _terms(asked, document["covariates"], problems)
@@ -554,78 +531,81 @@ def _weights(asked: EffectStudyFile, contract: Contract | None, problems: Proble
     if contract is None:
         problems.add("weights", "rounds of sites take no survey weights; leave 'weights' out")
     elif declared is None or declared.column != asked.weights:
-        known = f"; it declares '{declared.column}'" if declared is not None else ""
-        way = f"; its owner may write 'weights: {{column: {asked.weights}, upper: W}}'"
-        problems.add("weights", f"the contract declares no survey weights by column '{asked.weights}'{known or way}")
+        advice = f"it declares '{declared.column}'" if declared is not None else ""
+        advice = advice or f"its owner may write 'weights: {{column: {asked.weights}, upper: W}}'"
+        problems.add("weights", f"the contract declares no survey weights by column '{asked.weights}'; {advice}")
     return declared
 
 
 def _clusters(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any] | None:
-    """Return the clusters in full: the study's column, and what the contract says of it."""
+    """Return the clusters in full: the study's keys and the contract's declaration."""
     if asked.clusters is None:
         return None
     declared = None if contract is None else contract.clusters.get(asked.clusters.column)
     if declared is None:
-        named = f"the contract declares no clusters by column '{asked.clusters.column}'"
-        known = f"; it declares {', '.join(map(repr, contract.clusters))}" if contract and contract.clusters else ""
-        way = f"; its owner may write 'clusters: {{{asked.clusters.column}: {{number: N}}}}'"
-        problems.add("clusters", f"{named}{known or way}")
+        advice = f"it declares {', '.join(map(repr, contract.clusters))}" if contract and contract.clusters else ""
+        advice = advice or f"its owner may write 'clusters: {{{asked.clusters.column}: {{number: N}}}}'"
+        problems.add("clusters", f"the contract declares no clusters by column '{asked.clusters.column}'; {advice}")
         return None
-    own = asked.clusters.model_dump()
-    if asked.where and own["number"] is None:
-        said = f"with 'where', write the 'number' of '{asked.clusters.column}' that have eligible units"
-        problems.add("clusters", said)
-    elif own["number"] is not None and (not asked.where or own["number"] > declared.number):
-        said = f"'number' is the contract's, {declared.number}; with 'where' a study says how many of them are left"
-        problems.add("clusters", said)
-    return {**own, **declared.model_dump(), **({"number": own["number"]} if asked.where and own["number"] else {})}
+    number = asked.clusters.number
+    if asked.where and number is None:
+        problems.add(
+            "clusters", f"with 'where', write the 'number' of '{asked.clusters.column}' that have eligible units"
+        )
+    elif number is not None and (not asked.where or number > declared.number):
+        problems.add(
+            "clusters",
+            f"'number' is the contract's, {declared.number}; with 'where' a study says how many of them are left",
+        )
+    full = asked.clusters.model_dump() | declared.model_dump()
+    return full | {"number": number} if asked.where and number is not None else full
 
 
 def _outcomes(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> list[dict[str, Any]]:
-    """Return the outcomes in full, with their roles; without those of which a problem was found."""
-    found = []
-    for number, one in enumerate(asked.questions, 1):
+    """Return the outcomes in full, with their roles; without undeclared times."""
+    outcomes = []
+    for number, outcome in enumerate(asked.questions, 1):
         place = "outcome" if asked.outcomes is None else f"outcomes.{number}"
-        if isinstance(one, AskedTimes):
-            times = times_in_full(one, place, contract, problems)
-            found += [] if times is None else [{**times, "role": one.role}]
+        if isinstance(outcome, AskedTimes):
+            times = _times(outcome, place, contract, problems)
+            outcomes += [] if times is None else [{**times, "role": outcome.role}]
         else:
-            own = {"role": one.role, "importance": one.importance, "arm": one.arm}
-            found.append({**own, **outcome_in_full(one, place, asked, contract, problems)})
-    return found
+            settings = {"role": outcome.role, "importance": outcome.importance, "arm": outcome.arm}
+            outcomes.append(settings | _outcome(outcome, place, asked, contract, problems))
+    return outcomes
 
 
 def _terms(asked: EffectStudyFile, covariates: dict[str, Any], problems: Problems) -> tuple[DeclaredTerm, ...]:
-    """Return the terms of a formula as facts; each problem says at which character it is."""
+    """Return the terms of a formula; each problem names the character at which it is."""
     if not asked.terms:
         return ()
-    placed, wrong = terms_of(asked.terms)
-    problems += [Breach("terms", text) for text in wrong]
-    known = {name: _COVARIATE.validate_python(one) for name, one in covariates.items() if not problems}
-    others = {asked.treatment: "the treatment"}
-    for question in asked.questions:
-        if isinstance(question, AskedTimes):
-            others |= {question.time: "the time", question.event: "the event"}
+    terms, errors = terms_of(asked.terms)
+    problems += [Breach("terms", text) for text in errors]
+    declared = {} if problems else {name: _COVARIATE.validate_python(full) for name, full in covariates.items()}
+    roles = {asked.treatment: "the treatment"}
+    for outcome in asked.questions:
+        if isinstance(outcome, AskedTimes):
+            roles |= {outcome.time: "the time", outcome.event: "the event"}
         else:
-            others[question.name] = "the outcome"
-    for one in placed:
-        for place, factor in enumerate(one.term.factors):
-            if factor.column in others:
-                role = others[factor.column]
-                text = f"{one.at(place)}: '{factor.column}' is {role}; a term is of covariates: remove it"
+            roles[outcome.name] = "the outcome"
+    for placed in terms:
+        for index, factor in enumerate(placed.term.factors):
+            start = f"{placed.at(index)}: '{factor.column}' is"
+            if factor.column in roles:
+                text = f"{start} {roles[factor.column]}; a term is of covariates: remove it"
                 problems.append(Breach("terms", text))
             elif factor.column not in asked.covariates:
                 near = nearest(factor.column, asked.covariates)
-                text = f"{one.at(place)}: '{factor.column}' is no covariate; add it to 'covariates', or remove the "
-                problems.append(Breach("terms", f"{text}term{near}", (factor.column,)))
-        found = wrong_term(one.term, known) if known and not problems else None
-        if found is not None:
-            problems.append(Breach("terms", f"{one.at(found[0])}: {found[1]}"))
-    return tuple(one.term for one in placed)
+                text = f"{start} no covariate; add it to 'covariates', or remove the term{near}"
+                problems.append(Breach("terms", text, (factor.column,)))
+        if declared and not problems and (problem := wrong_term(placed.term, declared)) is not None:
+            index, text = problem
+            problems.append(Breach("terms", f"{placed.at(index)}: {text}"))
+    return tuple(placed.term for placed in terms)
 
 
 def _nulls_refused(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> None:
-    """Refuse a study that refuses nulls where the contract says that a covariate may hold some."""
+    """Add a problem if the study refuses nulls of covariates that may hold them by the contract."""
     if asked.missing is not Missing.refuse or contract is None:
         return
     for name in asked.covariates:
@@ -637,31 +617,30 @@ def _nulls_refused(asked: EffectStudyFile, contract: Contract | None, problems: 
 
 
 def _censoring(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
-    """Return the columns on which losses may depend beside the arm, as covariates have them, and classes of numbers."""
+    """Return censoring in full: its columns as covariates are declared, and classes of numbers."""
     by: dict[str, Any] = {}
     classes: dict[str, tuple[float, ...]] = {}
     declared = asked.covariates if contract is None else contract.offered
-    for name, divided in asked.censoring.columns({*declared, asked.treatment}).items():
+    for name, cut in asked.censoring.columns({*declared, asked.treatment}).items():
         if name == asked.treatment:
             continue
         before = len(problems)
-        by[name] = covariate_in_full(
-            name, asked.covariates.get(name, AskedCovariate()), contract, problems, "censoring.by"
-        )
-        if isinstance(divided, int) and len(problems) == before and {"lower", "upper"} <= by[name].keys():
-            classes[name] = equal_classes(by[name]["lower"], by[name]["upper"], divided)
-        elif divided is not None:
-            classes[name] = divided if isinstance(divided, tuple) else (0.0,)
+        column = asked.covariates.get(name, AskedCovariate())
+        by[name] = covariate_in_full(name, column, contract, problems, "censoring.by")
+        if isinstance(cut, int) and len(problems) == before and {"lower", "upper"} <= by[name].keys():
+            classes[name] = equal_classes(by[name]["lower"], by[name]["upper"], cut)
+        elif cut is not None:
+            classes[name] = cut if isinstance(cut, tuple) else (0.0,)
     return {"by": by, "classes": classes, "floor": asked.censoring.floor, "beyond": asked.censoring.beyond}
 
 
 def _groups_and_arms(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
-    """Return two codes or arms, subgroups, and who is eligible, in full."""
+    """Return two codes or arms, subgroups, and conditions of eligibility, in full."""
     document: dict[str, Any] = {}
     column = declared_column(asked.treatment, "treatment", contract, problems)
-    ask_what_nulls_count_as(column, "treatment", asked.treatment, asked, problems)
+    _require_choice_for_nulls(column, "treatment", asked.treatment, asked, problems)
     if asked.arms is not None:
-        document["arms"] = arms_in_full(asked.arms, asked.treatment, column, problems)
+        document["arms"] = _arms(asked.arms, asked.treatment, column, problems)
     elif isinstance(column, CodesColumn):
         document["treatment_codes"] = dict(zip(Codes.model_fields, column.codes.written, strict=True))
     elif column is not None:
@@ -681,21 +660,17 @@ def _groups_and_arms(asked: EffectStudyFile, contract: Contract | None, problems
                 f"'{asked.subgroups.name}' is a covariate too; take it out there: each answer is within "
                 "one of its levels",
             )
-    document["where"] = conditions_in_full(asked.where, contract, problems, asked.covariates)
+    document["where"] = _conditions(asked.where, asked.covariates, contract, problems)
     return document
 
 
 def not_public_enough(asked: StudyFile, contract: Contract | None) -> Problems:
-    """Return the columns that label level needs public and the owner did not declare public.
-
-    At label level everything but outcomes is printed as it is.
-    """
-    if contract is None or asked.privacy.level is not Level.label:
-        return Problems()
-    if not isinstance(asked, EffectStudyFile):
+    """Return columns that level `label` prints exactly and that are not declared public."""
+    if contract is None or asked.privacy.level is not Level.label or not isinstance(asked, EffectStudyFile):
         return Problems()
     groups = [] if asked.subgroups is None else [asked.subgroups.name]
-    columns = (asked.treatment, *groups, *asked.covariates, *dict.fromkeys(one.column for one in asked.where))
+    where = dict.fromkeys(condition.column for condition in asked.where)
+    columns = (asked.treatment, *groups, *asked.covariates, *where)
     return Problems(
         Breach(
             "",
@@ -706,118 +681,3 @@ def not_public_enough(asked: StudyFile, contract: Contract | None) -> Problems:
         for name in columns
         if name not in contract.public
     )
-
-
-# Keys that are compared in a way of their own, or that change nothing that is released.
-_APART = (
-    "data",
-    "estimator",
-    "privacy",
-    "purpose",
-    "expect",
-    "outcome",
-    "outcomes",
-    "measure",
-    "contrasts",
-    "standardise",
-)
-
-
-def asks_for(asked: StudyFile, study: Study) -> bool:
-    """Return whether a study in full is what a file asks for, by what the file itself says.
-
-    No contract is needed. Every key of the file counts, whatever kind of study it asks for.
-    """
-    return (
-        asked.data.select == study.data.select
-        and _same_method(asked, study)
-        and all(_is_said(asked, key, value, study) for key, value in asked if key not in _APART)
-        and (not isinstance(asked, EffectStudyFile) or _same_questions(asked, study))
-    )
-
-
-def _same_questions(asked: EffectStudyFile, study: Study) -> bool:
-    """Return whether outcomes and measures are the file's."""
-    return (
-        isinstance(study, TableStudy)
-        and _within(asked.questions, study.outcomes)
-        and asked.measures == study.measure
-        and asked.compared == getattr(study, "contrasts", ())
-    )
-
-
-def _is_said(asked: StudyFile, key: str, value: Any, study: Study) -> bool:
-    """Return whether a study has what a file says under one of its keys."""
-    if not hasattr(study, key):
-        # A key of the other kind of outcomes, which the file does not use.
-        return bool(value == type(asked).model_fields[key].default)
-    found = getattr(study, key)
-    if key in ("missing", *UNRECORDED):
-        return bool((value or "refuse") == found)
-    if value is None or found is None:
-        return value is found
-    if isinstance(value, AskedGroups):
-        levels = None if value.levels is None else _in_codes(value.levels, found.column)
-        return value.name == found.name and levels in (None, getattr(found.column, "levels", None))
-    if key == "terms":
-        return bool(tuple(one.term for one in terms_of(value)[0]) == found)
-    if isinstance(value, AskedCensoring):
-        return _same_losses(value, found, study)
-    return _within(value, found)
-
-
-def _within(asked: Any, found: Any) -> bool:
-    """Return whether a part of a study in full has everything that a file says of it."""
-    if isinstance(asked, Mapping):
-        return asked.keys() == found.keys() and all(_within(one, found[name]) for name, one in asked.items())
-    if isinstance(asked, tuple) and isinstance(found, tuple):
-        return len(asked) == len(found) and all(map(_within, asked, found))
-    if isinstance(asked, AskedCondition):
-        return asked.is_asked_by(found)
-    if isinstance(asked, AskedTimes) and (asked.entry, asked.landmark or 0.0) != (found.entry, found.landmark):
-        return False
-    if isinstance(asked, AskedTimes) and asked.events is not None:
-        # The order of all events is each contract's.
-        same = set(asked.events) == {name for name in found.codes if name != found.censoring}
-        return same and _within(asked.model_copy(update={"events": None}), found)
-    if isinstance(asked, AskedOutcome) and asked.of is not None:
-        same = asked.of == {part.name: part.times for part in found.of}
-        return same and _within(asked.model_copy(update={"of": None}), found)
-    if isinstance(asked, Frozen) and type(asked) is not type(found):
-        return all(one is None or _within(_in_codes(one, found), getattr(found, key, None)) for key, one in asked)
-    return bool(asked == found)
-
-
-def _in_codes(value: Any, found: Any) -> Any:
-    """Return levels that a file names as the codes of a column in full; anything else as it is."""
-    codes: Mapping[str, Any] = getattr(found, "of_names", {})
-    if isinstance(value, tuple):
-        return tuple(_in_codes(one, found) for one in value)
-    return codes.get(value, value) if isinstance(value, str) else value
-
-
-def _same_losses(asked: AskedCensoring, found: Censoring, study: Any) -> bool:
-    """Return whether losses depend on the columns that a file names, in as many classes, within the same floor."""
-    named = asked.columns({*found.by, study.treatment})
-    named.pop(study.treatment, None)
-    return (
-        (asked.floor, asked.beyond) == (found.floor, found.beyond)
-        and named.keys() == found.by.keys()
-        and all(_classes_in_full(found.by[name], divided) == found.classes.get(name) for name, divided in named.items())
-    )
-
-
-def _classes_in_full(column: Covariate, divided: int | tuple[float, ...] | None) -> tuple[float, ...] | None:
-    """Return where classes begin that a file asks for; None: it asks for none."""
-    if isinstance(divided, int) and isinstance(column, NumericCovariate):
-        return equal_classes(column.lower, column.upper, divided)
-    return divided if isinstance(divided, tuple) else None
-
-
-def _same_method(asked: StudyFile, study: Study) -> bool:
-    """Return whether estimator and privacy are the file's, or among those ``auto`` may choose."""
-    terms = asked.terms if isinstance(asked, EffectStudyFile) else ()
-    said = [(asked.estimator, asked.privacy)]
-    if isinstance(asked.estimator, AutoEstimator):
-        said = options(asked.estimator, asked.privacy)
-    return (study.estimator, study.privacy) in [(of_stated_form(one, terms), privacy) for one, privacy in said]

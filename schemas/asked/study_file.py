@@ -1,15 +1,11 @@
 """study.yaml: what the analyst asks.
 
-The automatic estimator, and what it may choose from.
-``estimator: {name: auto}`` leaves the estimator to public facts. It becomes a study of one of the estimators below
-before anything is declared, so no stage and no ledger entry knows it. Which one is decided where the number of units is
-known (``flows/run/estimators.py``).
+Columns are named; the owner's contract declares what they hold. A study may narrow a range or a list of levels, which
+is public and applies to all units. A study for several sites may declare both in full, and each site's contract must
+then agree in kind. Nothing else about the data, the code or the machine can be named but the folder (``data.path``).
 
-Columns by name; what they hold is the owner's contract's to say.
-
-A study may narrow a range or a list of levels, which is public and applies to all units. One that travels between
-sites may declare both in full, and each site's contract must then agree in kind. Nothing else about the data, the code
-or the machine can be named here but the folder (``data.path``).
+With ``estimator: {name: auto}`` public facts choose the estimator where the number of units is known
+(``flows/run/estimators.py``), before anything is declared: no stage and no ledger entry has the name ``auto``.
 """
 
 from __future__ import annotations
@@ -82,10 +78,10 @@ class AutoEstimator(EstimatorSettings):
 
 
 def options(auto: AutoEstimator, privacy: PrivacyRequest) -> list[Option]:
-    """Return the estimators, with their privacy, that ``auto`` may choose, most usual first.
+    """Return the estimators, with their privacy, that ``auto`` may choose, the most usual first.
 
-    All are of one level and design, so that a release identifies its study file. At label level no option spends a
-    delta: a draw of two numbers gains nothing by it.
+    All have one level and design, so that a release identifies its study file. At level `label` no option spends a
+    delta: a release of two numbers gains nothing by it.
     """
     trial = auto.trial
     if privacy.level is Level.training_units:
@@ -108,26 +104,23 @@ else:
     _OF_EFFECTS = (known.model_fields["estimator"].annotation for known in STUDIES["effect"].values())
     AskedEstimator = Annotated[Union[(*_OF_EFFECTS, AutoEstimator)], Discriminator("name")]
 
-# How far shares of subgroups may be from 1 by rounding.
+# The largest rounding error of a sum of shares of subgroups.
 SHARES_ROUNDED = 1e-6
 STUDY_SCHEMA_FILE = Path(__file__).parents[1] / "study-v1.schema.json"
-# What a study does not say, and who says it.
+# Keys that a study file does not have, and where they are declared.
 ELSEWHERE = {
     "unit": "the owner's dataset.yaml names the unit",
     "blocks": "the owner's dataset.yaml names the block key",
     "execution": "the operator's site.toml says how and where stages run",
 }
-# One question was of kind `effect` once, and many of this kind.
+# The kind of studies of several questions in earlier versions.
 FORMER_KIND = "protocol"
-# What outcomes of the other kind have no use for.
+# Keys that only outcomes that are numbers have, and only times.
 OF_NUMBERS, OF_TIMES = ("gates", "missing_outcome", "contrasts", "standardise"), ("intervals", "censoring")
 
 
 class AskedData(Frozen):
-    """Location of the data, and the blocks to read.
-
-    It is relative to the study file or in object storage.
-    """
+    """The folder of the data (relative to the study file, or a URL), and the blocks to read."""
 
     path: AnyPath = "."
     select: Select | None = None
@@ -142,7 +135,7 @@ class StudyFile(Frozen):
     estimator: EstimatorSettings
     privacy: PrivacyRequest
     purpose: Annotated[
-        str | None, Field(max_length=500, description="why this is asked; the ledger keeps it beside the run")
+        str | None, Field(max_length=500, description="the reason for the study; the ledger keeps it with the run")
     ] = None
 
     @model_validator(mode="before")
@@ -169,9 +162,9 @@ class EffectStudyFile(StudyFile):
 
     ``outcome`` is short for ``outcomes`` of one. An outcome is a column, or a time to an event: two columns and a
     horizon, by estimator ``survival``. ``missing: indicator`` adds an indicator to every covariate. Effects on
-    times are adjusted for ``covariates``; each measure then costs a part of the budget, and the risk alone is asked for
-    where none is named. ``terms`` are functions of covariates that are adjusted for as their lines are, by estimator
-    ``regression`` and, of times, ``survival``; without ``curves: auto`` no other curve is then looked for.
+    times are adjusted for ``covariates``; each measure then costs a part of the budget, and the default is the risk
+    alone. ``terms`` are functions of covariates to adjust for beside the covariates, by estimator ``regression`` and,
+    for times, ``survival``; other curves are then searched for only with ``curves: auto``.
     """
 
     kind: Literal["effect"]
@@ -193,21 +186,24 @@ class EffectStudyFile(StudyFile):
     measure: AskedMeasures | None = None
     clusters: Annotated[
         AskedClustersOrName,
-        Field(description="the contract's column of clusters, and how many were treated where whole ones were"),
+        Field(
+            description="the contract's column of clusters, and how many were treated where treatment was by cluster"
+        ),
     ] = None
     weights: Annotated[Name | None, Field(description="the contract's column of survey weights")] = None
     gates: Gates | None = None
     contrasts: Annotated[
         tuple[RowContrast, ...],
-        Field(description="sums of rows with coefficients, or ratios of two; a row is OUTCOME | SUBGROUP | ARM"),
+        Field(description="weighted sums of rows, or ratios of two rows; a row is OUTCOME | SUBGROUP | ARM"),
     ] = ()
     standardise: Annotated[
         dict[Name, Annotated[dict[str, Annotated[Finite, Field(gt=0, le=1)]], Field(min_length=2)]] | None,
-        Field(max_length=1, description="public shares of the levels of 'subgroups', by which they are weighed"),
+        Field(max_length=1, description="public shares of the levels of 'subgroups', as weights of a mean over them"),
     ] = None
     intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS, description="of the grid of times")] | None = None
     censoring: Annotated[
-        AskedCensoring, Field(description="on what losses may depend, and how many must be followed to the horizon")
+        AskedCensoring,
+        Field(description="columns on which censoring may depend, and the least share followed"),
     ] = AskedCensoring()
     expect: Annotated[Expected, Field(description="what `plan` expects of the units; it changes no release")] = (
         Expected()
@@ -239,54 +235,51 @@ class EffectStudyFile(StudyFile):
 
     @model_validator(mode="after")
     def _of_its_estimator(self) -> Self:
-        """Refuse times by another estimator than theirs, and what the other kind of outcome has no use for."""
+        """Refuse times by estimators but ``survival``, and keys of the other kind of outcome."""
         if self.outcome is None and self.outcomes is None:
             return self
-        for one in self.questions:
-            if isinstance(one, AskedTimes) and not self.of_times:
+        for outcome in self.questions:
+            if isinstance(outcome, AskedTimes) and not self.of_times:
                 raise RuleBroken(
                     f"'{self.place}': a time to an event is asked for by 'estimator: {{name: survival}}'; any other "
                     "outcome is one column, as {name: COLUMN}",
                     self.place,
                 )
-            if self.of_times and not isinstance(one, AskedTimes):
+            if self.of_times and not isinstance(outcome, AskedTimes):
                 raise RuleBroken(
                     f"'{self.place}': estimator 'survival' asks for a time to an event: {{time: COLUMN, event: COLUMN, "
                     "horizon: N}",
                     self.place,
                 )
-        unused, of = (OF_NUMBERS, "columns of numbers") if self.of_times else (OF_TIMES, "times to an event")
-        for key in unused:
+        kind = "columns of numbers" if self.of_times else "times to an event"
+        for key in OF_NUMBERS if self.of_times else OF_TIMES:
             if getattr(self, key) != type(self).model_fields[key].default:
-                raise RuleBroken(f"'{key}' is for outcomes that are {of}; remove it", key)
-        of_others = EXPECTED_OF_NUMBERS if self.of_times else EXPECTED_OF_TIMES
-        for key in (one for one in of_others if one in self.expect.model_fields_set):
-            raise RuleBroken(f"'expect.{key}' is for outcomes that are {of}; remove it", f"expect.{key}")
-        known = tuple(map(str, Measure if self.of_times else EffectMeasure))
-        for asked in self.measure or ():
-            if asked not in known:
-                raise RuleBroken(
-                    f"'measure' must be one of {', '.join(map(repr, known))} of such an outcome", "measure"
-                )
+                raise RuleBroken(f"'{key}' is for outcomes that are {kind}; remove it", key)
+        for key in EXPECTED_OF_NUMBERS if self.of_times else EXPECTED_OF_TIMES:
+            if key in self.expect.model_fields_set:
+                raise RuleBroken(f"'expect.{key}' is for outcomes that are {kind}; remove it", f"expect.{key}")
+        measures = tuple(map(str, Measure if self.of_times else EffectMeasure))
+        if not set(self.measure or ()) <= set(measures):
+            raise RuleBroken(f"'measure' must be one of {', '.join(map(repr, measures))} of such an outcome", "measure")
         return self
 
     @property
     def compared(self) -> tuple[RowContrast, ...]:
-        """The contrasts, with those that ``standardise`` stands for: each outcome by public shares."""
+        """The contrasts, and the mean of each outcome by the public shares of ``standardise``."""
         (shares,) = (self.standardise or {"": {}}).values()
-        made = [
+        standardised = [
             RowContrast(
-                name=f"{one.name}, standardised",
-                of={f"{one.name} | {level}": share for level, share in shares.items()},
+                name=f"{outcome.name}, standardised",
+                of={f"{outcome.name} | {level}": share for level, share in shares.items()},
             )
-            for one in self.questions
-            if shares and isinstance(one, AskedOutcome)
+            for outcome in self.questions
+            if shares and isinstance(outcome, AskedOutcome)
         ]
-        return (*self.contrasts, *made)
+        return (*self.contrasts, *standardised)
 
     @property
     def settings(self) -> EstimatorSettings:
-        """The estimator's settings, as declared terms have them."""
+        """The estimator's settings, without a search of curves where terms are declared."""
         return of_stated_form(self.estimator, self.terms)
 
     @property
@@ -301,16 +294,13 @@ class EffectStudyFile(StudyFile):
 
     @property
     def questions(self) -> tuple[AskedOutcome | AskedTimesOutcome, ...]:
-        """The outcomes; one by itself has all importance.
-
-        It is primary unless the file says another role.
-        """
-        asked = self.outcomes or (() if self.outcome is None else (self.outcome,))
-        if len(asked) != 1:
-            return asked
-        alone = {"importance": 1.0} if isinstance(asked[0], AskedOf) else {}
-        role = {} if "role" in asked[0].model_fields_set else {"role": OutcomeRole.primary}
-        return (asked[0].model_copy(update=alone | role),)
+        """The outcomes; a single one has importance 1, and is primary unless it has a role."""
+        outcomes = self.outcomes or (() if self.outcome is None else (self.outcome,))
+        if len(outcomes) != 1:
+            return outcomes
+        importance = {"importance": 1.0} if isinstance(outcomes[0], AskedOf) else {}
+        role = {} if "role" in outcomes[0].model_fields_set else {"role": OutcomeRole.primary}
+        return (outcomes[0].model_copy(update=importance | role),)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -325,17 +315,17 @@ class EffectStudyFile(StudyFile):
     def of_many(self) -> tuple[str, ...]:
         """The keys by which it asks more than one question of all units."""
         first = self.questions[0]
-        asked = {
+        several = {
             "arms": self.arms is not None,
             "outcomes": len(self.questions) > 1 or first.role is not OutcomeRole.primary,
             "subgroups": self.subgroups is not None,
             "gates": self.gates is not None,
             "contrasts": bool(self.contrasts or self.standardise),
-            # One question of times is asked of the eligible, and in two measures, as it is of all.
+            # A single question of times may have conditions and both measures.
             "where": bool(self.where) and not self.of_times,
             "measure": self.measures != (EffectMeasure.difference,) and not self.of_times,
         }
-        return tuple(key for key, many in asked.items() if many)
+        return tuple(key for key, is_used in several.items() if is_used)
 
 
 class DirectionStudyFile(StudyFile):
@@ -353,12 +343,12 @@ def model_of(document: Mapping[str, Any], where: str) -> type[StudyFile]:
     """Return the model of a study file, by its kind.
 
     Raises:
-        StudyError: its kind or estimator is none of those that there are.
+        StudyError: its kind or estimator is unknown.
     """
     if document.get("kind") == FORMER_KIND:
         line = line_of(document, ("kind",))
-        at = where if line is None else f"{where}: line {line}"
-        raise StudyError(f"{at}: write 'kind: effect' in place of 'kind: {FORMER_KIND}'; the rest stays as it is")
+        place = where if line is None else f"{where}: line {line}"
+        raise StudyError(f"{place}: write 'kind: effect' in place of 'kind: {FORMER_KIND}'; the rest stays as it is")
     kind, _ = named({**STUDIES, "effect": (*STUDIES["effect"], "auto")}, document, where)
     return STUDY_FILES[kind]
 

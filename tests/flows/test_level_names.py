@@ -13,7 +13,8 @@ import yaml
 
 from causalveil.flows.api import run_study
 from causalveil.schemas.admission import declarations
-from causalveil.schemas.asked.resolve import asks_for, resolve
+from causalveil.schemas.asked.compare import asks_for
+from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import load_study_file, parse_study_file
 from causalveil.schemas.columns import CategoricalCovariate
 from causalveil.schemas.contract import Contract, parse_contract

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from causalveil.schemas.asked.resolve import asks_for, resolve
+from causalveil.schemas.asked.compare import asks_for
+from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import StudyFile, parse_study_file
 from causalveil.schemas.contract import Contract
 

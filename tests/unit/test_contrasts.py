@@ -11,7 +11,8 @@ import pytest
 from scipy.special import ndtri
 
 from causalveil.schemas.answers import SetShape, State
-from causalveil.schemas.asked.resolve import asks_for, resolve
+from causalveil.schemas.asked.compare import asks_for
+from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import StudyError

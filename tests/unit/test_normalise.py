@@ -4,7 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from causalveil.schemas.asked.resolve import asks_for, resolve
+from causalveil.schemas.asked.compare import asks_for
+from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError, StudyError

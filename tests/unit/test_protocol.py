@@ -10,14 +10,15 @@ import pytest
 
 from causalveil.flows.run.estimators import estimator_of
 from causalveil.schemas.answers import GateVerdict, State
-from causalveil.schemas.asked.resolve import asks_for, resolve
+from causalveil.schemas.asked.compare import asks_for
+from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, AdjustmentMethod, of_share
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.questions import ALL_UNITS, Gates, Outcome, OutcomeRole
+from causalveil.schemas.questions import ALL_UNITS, Gates, OutcomeRole, TableOutcome
 from causalveil.schemas.remarks import PlanCode
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.table import EffectStudy
@@ -391,7 +392,7 @@ def test_an_outcome_with_rows_of_its_own_is_asked_of_those_who_have_it() -> None
 def test_changes_of_cohorts_are_refused_as_arms() -> None:
     """The average over all units is no effect that parallel trends tell; a trial needs none."""
     parts = ({"name": f"x{at}", "times": times, "lower": 0, "upper": 9} for at, times in ((1, 1.0), (0, -1.0)))
-    change = Outcome.model_validate({"name": "d", "lower": -9, "upper": 9, "of": list(parts)})
+    change = TableOutcome.model_validate({"name": "d", "lower": -9, "upper": 9, "of": list(parts)})
     assert change.is_change
     for trial in (False, True):
         document = make_protocol(2, 1, arms=3, trial=trial).model_dump()

@@ -12,7 +12,7 @@ import pytest
 from causalveil.flows.estimators.survival import SURVIVAL
 from causalveil.flows.plan.study_plan import untold
 from causalveil.flows.run.declare import load
-from causalveil.schemas.asked.resolve import asks_for
+from causalveil.schemas.asked.compare import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.survival import SurvivalStudy
