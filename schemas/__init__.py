@@ -23,7 +23,7 @@
 - ``remarks``: Say what a plan expects of a study: codes with facts, and the one sentence of each.
 - ``specification``: Read the specification of a study: a plain document, which may come from another site.
 - ``studies``: Find every kind of study by name, and state the question of `causalveil ranges`.
-- ``study``: A study in full: the analyst's request, completed by the owner's declarations of the columns.
+- ``study``: A study in full: the request of the analyst with the declarations of the owner.
 - ``table``: Studies of effects: a table of questions, of one row or of many.
 - ``terms``: Terms that a study declares beside its covariates.
 - ``warehouse``: source.yaml: what to take out of a warehouse, by which key, over which declared range.

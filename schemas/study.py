@@ -1,4 +1,4 @@
-"""A study in full: the analyst's request, completed by the owner's declarations of the columns.
+"""A study in full: the request of the analyst with the declarations of the owner.
 
 ``schemas/asked/resolve.py`` completes it. Stages and ledger see this and nothing else; no number in it comes from the
 data.

@@ -1,19 +1,14 @@
-"""Ask for times to an event: curves and effects, unadjusted or adjusted.
+"""Ask for times to an event: curves, risks and restricted mean times, unadjusted or adjusted.
 
-Time to event of two arms.
-Survival curves, risks, restricted mean times (``docs/proofs/survival.md``).
-
-Many questions of times to an event.
-Subgroups, horizons, causes and arms, all read off one release of cells.
-
-A person is in one cell, so that none of them costs budget (``docs/proofs/survival.md``, section 10). With covariates
-the cells make an outcome of each question, and these are adjusted together (section 12).
+Questions of subgroups, horizons, causes and arms are all answered from one release of cells. A person is in one cell,
+so that further questions cost no budget (``docs/proofs/survival.md``, section 10). With covariates the cells make an
+outcome of each question, and these are adjusted together (section 12).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -48,21 +43,18 @@ from causalveil.schemas.table import TableStudy
 from causalveil.schemas.terms import MOST_TERM_COLUMNS, DeclaredTerm, refuse_terms
 from causalveil.schemas.where import refuse_roles
 
-# Most intervals of a grid: the proof's search goes so far (tests/unit/test_survival_pseudo.py).
+# Most intervals of a grid: the largest that the proof's search covers (tests/unit/test_survival_pseudo.py).
 MOST_INTERVALS = 100
-# Adjusted effects are answered where so many are followed to the horizon: outcomes then range over ten at most.
+# The least share followed to the horizon: outcomes of adjusted effects then have ranges of at most 1/.1 = 10.
 FLOOR = 0.1
-# Groups of an arm within which censoring may differ; each has a tenth of the people or more, if they are alike.
+# Groups of an arm with censoring curves of their own: of equal sizes each has a twelfth of the people.
 MOST_GROUPS = 12
-# Without a delta each cell has noise of its own, and a curve adds up as many of them as there are intervals.
+# Without a delta each cell has independent noise, and a curve sums over the cells of its intervals.
 MOST_WITHOUT_DELTA = 12
 
 
 class Measure(StrEnum):
-    """The comparison between the arms: the risk or the restricted mean survival time.
-
-    The risk is until the horizon.
-    """
+    """The comparison of arms: by risk or restricted mean survival time, until the horizon."""
 
     risk = "risk"
     rmst = "rmst"
@@ -74,15 +66,15 @@ class TimeToEvent(Frozen):
     Attributes:
         time, event: the two columns.
         of: the events that count, together; all others but censoring compete with them.
-        unit_of_measure: of the times, as the contract names it.
-        horizon: until when, in that unit.
-        upper, origin, step: as the contract declares the times.
-        codes: of every event and of censoring, by name; None: of all codes that the contract does not declare.
-        censoring: its name.
-        time_nulls, event_nulls: whether a column may hold nulls; who has one is censored in the first interval.
-        entry: the column of when a person came under observation, on the scale of the times; None: all at the origin.
-        entry_nulls: whether it may hold nulls; who has one is at risk at no time.
-        landmark: curves and measures begin then, of those who are at risk then without an event.
+        unit_of_measure: the unit of the times, as the contract names it.
+        horizon: the end of the curves, in that unit.
+        upper, origin, step: the contract's declaration of the times.
+        codes: the code of every event and of censoring, by name; None: all codes that the contract does not declare.
+        censoring: the name of censoring.
+        time_nulls, event_nulls: whether a column may hold nulls; units with a null are censored in the first interval.
+        entry: the column of the time of entry, on the scale of the times; None: all enter at the origin.
+        entry_nulls: whether it may hold nulls; units with a null are at risk at no time.
+        landmark: the start of curves and measures, for units at risk then without an event.
     """
 
     time: Name
@@ -145,11 +137,11 @@ class TimeToEvent(Frozen):
     @property
     def declared_codes(self) -> tuple[str | int, ...]:
         """The codes that the contract declares; booleans as 0 and 1."""
-        return tuple(one if isinstance(one, str) else int(one) for one in self.codes.values() if one is not None)
+        return tuple(code if isinstance(code, str) else int(code) for code in self.codes.values() if code is not None)
 
     @property
     def column(self) -> Column:
-        """Return the rule of the column of events."""
+        """The requirements on the column of events."""
         return Column(
             holds=Holds.level,
             levels=self.declared_codes,
@@ -159,15 +151,12 @@ class TimeToEvent(Frozen):
 
     @property
     def competing(self) -> tuple[str, ...]:
-        """The events that do not count, after which none of those that count is looked for."""
+        """The events that do not count and end follow-up."""
         return tuple(name for name in self.codes if name not in (*self.of, self.censoring))
 
     @property
     def kinds(self) -> tuple[tuple[str, ...], ...]:
-        """Kinds of events that curves distinguish.
-
-        They are those that count, and those that compete with them, if any.
-        """
+        """The events that count, and those that compete with them, if any."""
         return (self.of, self.competing) if self.competing else (self.of,)
 
     @property
@@ -177,12 +166,12 @@ class TimeToEvent(Frozen):
 
 
 class SurvivalEstimator(ConfoundingSettings):
-    """Curves of the arms as they are; with covariates also effects that are adjusted for them.
+    """Unadjusted curves of the arms; with covariates also adjusted effects.
 
-    ``trial``: treatment was randomised, so that nothing confounds. Otherwise an estimate without covariates says that
-    it is unadjusted, and its interval allows for the confounding that ``confounding_prior`` declares. With covariates:
-    ``share`` of the budget (of mu^2, without a delta of epsilon) goes to the curves, the rest to the adjustment, which
-    expects confounding of that size.
+    ``trial``: treatment was randomised, so that nothing confounds. Otherwise an estimate without covariates is marked
+    as unadjusted, and its interval allows for the confounding that ``confounding_prior`` declares. With covariates a
+    part ``share`` of the budget (of mu^2; without a delta of epsilon) is for the curves, the rest for the adjustment,
+    which expects confounding of the declared size.
     """
 
     name: Literal["survival"]
@@ -195,29 +184,26 @@ class SurvivalEstimator(ConfoundingSettings):
         return self
 
 
-def equal_classes(lower: float, upper: float, many: int) -> tuple[float, ...]:
-    """Return where classes of equal length begin, but for the first."""
-    return tuple(lower + (upper - lower) * place / many for place in range(1, many))
+def equal_classes(lower: float, upper: float, number: int) -> tuple[float, ...]:
+    """Return the inner edges of classes of equal length."""
+    return tuple(lower + (upper - lower) * edge / number for edge in range(1, number))
 
 
 class Beyond(StrEnum):
-    """The answer where too few are followed to the horizon.
-
-    It is nothing, or that at the last time at which enough are.
-    """
+    """The answer where too few are followed to the horizon: none, or that of an earlier horizon."""
 
     refuse = "refuse"
     restrict = "restrict"
 
 
 class Censoring(Frozen):
-    """The groups within which censoring tells nothing, and the least share followed.
+    """The groups within which censoring is independent of events, and the least share followed.
 
     Attributes:
-        by: columns with declared levels, codes or classes: censoring may depend on them beside the arm.
-        classes: where the classes of a number among them begin, but for the first; ascending, within its range.
-        floor: adjusted effects are answered where in each arm the noisy curve of censoring is above this at the end.
-        beyond: what is answered where it is not.
+        by: columns with declared levels, codes or classes, on which censoring may depend beside the arm.
+        classes: the inner edges of classes of a number in ``by``, ascending, within its range.
+        floor: adjusted effects need a noisy censoring curve above this at the horizon, in each arm.
+        beyond: the answer where the curve is lower.
     """
 
     by: dict[Name, Covariate] = Field(default_factory=dict)
@@ -243,7 +229,7 @@ class Censoring(Frozen):
                 edges = (column.lower, *self.classes[name], column.upper)
                 if any(a >= b for a, b in pairwise(edges)):
                     raise RuleBroken(
-                        f"'censoring.by' divides '{name}' at {', '.join(f'{one:g}' for one in self.classes[name])}; "
+                        f"'censoring.by' divides '{name}' at {', '.join(f'{edge:g}' for edge in self.classes[name])}; "
                         f"these must ascend between {column.lower:g} and {column.upper:g}, the ends of its range",
                         "censoring.by",
                     )
@@ -269,27 +255,24 @@ class Censoring(Frozen):
             )
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Return the groups into which a column divides, as people read them.
-
-        These are its levels, codes or classes, and one of nulls where it may hold any.
-        """
+        """Return the labels of a column's groups: levels, codes or classes; nulls are "missing"."""
         column = self.by[name]
         if isinstance(column, CategoricalCovariate):
-            own = [column.labels[str(level)] for level in column.slots]
+            labels = [column.labels[str(level)] for level in column.slots]
         elif column.codes is not None or name not in self.classes:
-            own = [str(code) for code in (column.codes or ZERO_ONE).pair]
+            labels = [str(code) for code in (column.codes or ZERO_ONE).pair]
         else:
-            ends = [f"{one:g}" for one in self.classes[name]]
-            own = [f"below {ends[0]}", *(f"{a} to {b}" for a, b in pairwise(ends)), f"from {ends[-1]}"]
-        return (*own, "missing") if column.nulls is Missing.indicator else tuple(own)
+            edges = [f"{edge:g}" for edge in self.classes[name]]
+            labels = [f"below {edges[0]}", *(f"{a} to {b}" for a, b in pairwise(edges)), f"from {edges[-1]}"]
+        return (*labels, "missing") if column.nulls is Missing.indicator else tuple(labels)
 
     def levels(self, name: str) -> int:
-        """Return into how many groups a column divides."""
+        """Return the number of groups of a column."""
         return len(self.names(name))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Numbers of groups into which the columns divide."""
+        """The number of groups of each column."""
         return tuple(map(self.levels, self.by))
 
     @property
@@ -298,11 +281,11 @@ class Censoring(Frozen):
         return math.prod(self.shape)
 
 
-# Intervals that hold together come from draws of as many normal numbers as there are questions.
+# Simultaneous intervals come from draws of as many normal numbers as there are questions.
 MOST_QUESTIONS = 500
-# People's groups are numbers of 8 bits, of which the last is of those who are not eligible.
+# Groups are numbers of 8 bits, the last of which stands for units that are not eligible.
 MOST_STRATA = 255
-# What the questions of a mean begin with, which names each answer.
+# The start of labels of restricted means.
 MEAN_TIME = "mean time without event"
 
 
@@ -313,7 +296,7 @@ class TimesOutcome(TimeToEvent):
 
 
 def label_of(measure: Measure, outcome: TimeToEvent) -> str:
-    """Return a measure of an outcome in a few words."""
+    """Return the label of a measure of an outcome."""
     unit = "" if outcome.unit_of_measure is None else f" {outcome.unit_of_measure}"
     since = f"from {outcome.landmark:g} " if outcome.landmark else ""
     until = f"{since}until {outcome.horizon:g}{unit}"
@@ -322,12 +305,12 @@ def label_of(measure: Measure, outcome: TimeToEvent) -> str:
 
 @dataclass(frozen=True)
 class TimesQuestion:
-    """One measure of one outcome: what a row of answers is about, in every subgroup and arm.
+    """One measure of one outcome, answered in every subgroup and arm.
 
     Attributes:
-        measure: which.
-        outcome: of which outcome; of a restricted mean, which ends at any event, the first with its horizon.
-        role: its role.
+        measure: the measure.
+        outcome: the outcome; for a restricted mean, which ends at any event, the first with its horizon.
+        role: the role of its answers.
     """
 
     measure: Measure
@@ -336,7 +319,7 @@ class TimesQuestion:
 
     @property
     def label(self) -> str:
-        """The question in a few words, which names each answer."""
+        """The question in a few words, as the name of its answers."""
         return label_of(self.measure, self.outcome)
 
     @property
@@ -346,10 +329,7 @@ class TimesQuestion:
 
 
 class SurvivalStudy(TableStudy):
-    """Many effects on times to an event, of the arms as they are.
-
-    With ``covariates`` they are adjusted for them. ``expect`` is for `plan` and changes nothing else.
-    """
+    """Effects on times to an event, unadjusted, or adjusted for ``covariates``."""
 
     TAKES_CLUSTERS: ClassVar[bool] = True
 
@@ -365,25 +345,23 @@ class SurvivalStudy(TableStudy):
     @model_validator(mode="after")
     def _of_one_pair_of_columns(self) -> Self:
         first = self.outcomes[0]
-        if len({(one.entry, one.landmark) for one in self.outcomes}) > 1:
+        if len({(outcome.entry, outcome.landmark) for outcome in self.outcomes}) > 1:
             raise ValueError(
                 "all outcomes of a study by 'survival' have one 'entry' and one 'landmark': write them alike"
             )
-        pairs = {(one.time, one.event) for one in self.outcomes}
+        pairs = {(outcome.time, outcome.event) for outcome in self.outcomes}
         if len(pairs) > 1:
             raise ValueError(
                 f"outcomes name {len(pairs)} pairs of columns; all outcomes of a study by 'survival' have one "
                 f"'time' and one 'event', as '{first.time}' and '{first.event}': ask about others by themselves"
             )
-        asked = [(one.horizon, frozenset(one.of)) for one in self.outcomes]
-        if len(set(asked)) < len(asked):
+        if len({(outcome.horizon, frozenset(outcome.of)) for outcome in self.outcomes}) < len(self.outcomes):
             raise ValueError("two outcomes ask for the same events until the same horizon; write each once")
-        horizons = self.horizons
-        for one, other in pairwise(horizons):
-            if other - one < first.step:
+        for earlier, later in pairwise(self.horizons):
+            if later - earlier < first.step:
                 raise ValueError(
-                    f"horizons {one:g} and {other:g} lie closer than one step of the times, which is {first.step:g}; "
-                    "ask for one of them"
+                    f"horizons {earlier:g} and {later:g} lie closer than one step of the times, which is "
+                    f"{first.step:g}; ask for one of them"
                 )
         if len(set(self.measure)) < len(self.measure):
             raise RuleBroken("'measure' names one twice; write it once", "measure")
@@ -425,10 +403,10 @@ class SurvivalStudy(TableStudy):
             raise ValueError("estimator 'survival' protects whole rows: declare level 'sample'")
         if self.estimand is not Estimand.ATE and not self.covariates:
             raise ValueError("without covariates 'survival' compares the arms unadjusted: use estimand 'ATE'")
-        many = len(self.questions) * len(self.answered_groups) * (len(self.arm_names) - 1)
-        if many > MOST_QUESTIONS:
+        number = len(self.questions) * len(self.answered_groups) * (len(self.arm_names) - 1)
+        if number > MOST_QUESTIONS:
             raise ValueError(
-                f"outcomes, measures, subgroups and arms make {many:,} questions; at most {MOST_QUESTIONS} are "
+                f"outcomes, measures, subgroups and arms make {number:,} questions; at most {MOST_QUESTIONS} are "
                 "answered together: ask for fewer levels, outcomes or measures"
             )
         length, step = self.horizons[-1] - self.outcomes[0].landmark, self.outcomes[0].step
@@ -447,7 +425,7 @@ class SurvivalStudy(TableStudy):
 
     @model_validator(mode="after")
     def _adjustable(self) -> Self:
-        """Refuse what the joint releases of an adjustment do not answer."""
+        """Refuse questions that the joint releases of an adjustment do not answer."""
         censoring = self.censoring
         censoring.refuse_unused(self.covariates)
         refuse_terms(self.terms, self.covariates)
@@ -457,15 +435,13 @@ class SurvivalStudy(TableStudy):
                 "an outcome with an earlier horizon",
                 "censoring.beyond",
             )
-        if len(self.groups) * censoring.groups > MOST_STRATA:
+        if self.beyond_groups > MOST_STRATA:
             raise RuleBroken(
-                f"'censoring.by' makes {len(self.groups) * censoring.groups} groups of an arm over all subgroups; at "
+                f"'censoring.by' makes {self.beyond_groups} groups of an arm over all subgroups; at "
                 f"most {MOST_STRATA} are served: name fewer columns, or fewer levels",
                 "censoring.by",
             )
-        if not self.covariates:
-            return self
-        if len(self.questions) > MOST_OUTCOMES:
+        if self.covariates and len(self.questions) > MOST_OUTCOMES:
             raise ValueError(
                 f"outcomes and measures make {len(self.questions)} questions of each subgroup; at most {MOST_OUTCOMES} "
                 "are adjusted together: ask for fewer outcomes or measures"
@@ -479,156 +455,130 @@ class SurvivalStudy(TableStudy):
 
     @cached_property
     def bounded(self) -> RegressionStudy:
-        """The study of bounded outcomes, one of each question, which the adjustment takes."""
-        taken, first = set(self.columns), self.outcomes[0]
-        names = (name for place in count(1) if (name := f"{first.time} {place}") not in taken)
+        """The study of one bounded outcome for each question, which the adjustment takes."""
+        columns, first = set(self.columns), self.outcomes[0]
+        names = (name for number in count(1) if (name := f"{first.time} {number}") not in columns)
         outcomes = [
             TableOutcome(name=name, lower=0.0, upper=question.span, role=question.role)
             for question, name in zip(self.questions, names, strict=False)
         ]
-        own = self.estimator
-        estimator = of_stated_form(
-            RegressionEstimator(name="regression", trial=own.trial, confounding_prior=own.confounding_prior), self.terms
-        )
+        trial, prior = self.estimator.trial, self.estimator.confounding_prior
+        regression = RegressionEstimator(name="regression", trial=trial, confounding_prior=prior)
         shared = ("name", "data", "privacy", "execution", "treatment", "treatment_codes", "arms", "subgroups", "where")
-        also = ("missing_treatment", "estimand", "confidence", "covariates", "terms", "missing", "clusters")
+        keys = (*shared, "missing_treatment", "estimand", "confidence", "covariates", "terms", "missing", "clusters")
         return RegressionStudy(
             kind="effect",
-            estimator=estimator,
+            estimator=of_stated_form(regression, self.terms),
             outcomes=tuple(outcomes),
-            **{key: getattr(self, key) for key in (*shared, *also)},
+            **{key: getattr(self, key) for key in keys},
         )
 
     @property
     def counted_by_noise(self) -> bool:
-        """Return whether noise alone tells how many units have a cell.
-
-        These are eligible units that are at risk at some time.
-        """
+        """True if the number of units with a cell (eligible, and at risk at some time) is private."""
         return bool(self.where) or self.outcomes[0].entry is not None
 
     @property
     def beyond_groups(self) -> int:
-        """The group of units that have no cell."""
+        """The index of the group of units without a cell: the number of all other groups."""
         return len(self.groups) * self.censoring.groups
 
     @property
     def horizons(self) -> tuple[float, ...]:
-        """Every horizon, the earliest first."""
-        return tuple(sorted({one.horizon for one in self.outcomes}))
+        """The horizons, the earliest first."""
+        return tuple(sorted({outcome.horizon for outcome in self.outcomes}))
 
     @property
     def kinds(self) -> tuple[tuple[str, ...], ...]:
-        """Events in groups that no outcome divides.
+        """The coarsest partition of events such that each outcome counts a union of its groups.
 
-        Each outcome's events are some of these groups.
-
-        Those that no outcome counts are the last group, if there are any.
+        Events that no outcome counts are the last group, if there are any.
         """
         first = self.outcomes[0]
-        found: dict[tuple[bool, ...], list[str]] = {}
-        for name in dict.fromkeys((*(name for one in self.outcomes for name in one.of), *first.codes)):
+        groups: dict[tuple[bool, ...], list[str]] = {}
+        for name in dict.fromkeys((*(name for outcome in self.outcomes for name in outcome.of), *first.codes)):
             if name != first.censoring:
-                found.setdefault(tuple(name in one.of for one in self.outcomes), []).append(name)
-        return tuple(tuple(found[key]) for key in sorted(found, reverse=True))
+                groups.setdefault(tuple(name in outcome.of for outcome in self.outcomes), []).append(name)
+        return tuple(tuple(groups[key]) for key in sorted(groups, reverse=True))
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Name of each group of events."""
+        """The label of each group of events."""
         return tuple(" or ".join(kind) for kind in self.kinds)
 
     @cached_property
     def questions(self) -> tuple[TimesQuestion, ...]:
-        """The questions of every subgroup and arm.
-
-        Outcomes of one horizon share its restricted mean.
-        """
-        found: dict[str, TimesQuestion] = {}
+        """The questions of every subgroup and arm; each horizon has one restricted mean."""
+        questions: dict[str, TimesQuestion] = {}
         for outcome in self.outcomes:
             for measure in self.measure:
-                if measure is Measure.risk:
-                    one = TimesQuestion(measure, outcome, outcome.role)
-                else:
-                    if outcome.role is OutcomeRole.negative_control:
-                        continue
-                    one = TimesQuestion(measure, outcome, self._role_at(outcome.horizon))
-                found.setdefault(one.label, one)
-        return tuple(found.values())
+                role = outcome.role if measure is Measure.risk else self._role_at(outcome.horizon)
+                if measure is Measure.risk or outcome.role is not OutcomeRole.negative_control:
+                    question = TimesQuestion(measure, outcome, role)
+                    questions.setdefault(question.label, question)
+        return tuple(questions.values())
 
     @property
     def first(self) -> int:
-        """The first primary question, whose answer stands in the headline."""
-        return next(place for place, one in enumerate(self.questions) if one.role is OutcomeRole.primary)
+        """The index of the first primary question, whose answer is the headline."""
+        return next(index for index, question in enumerate(self.questions) if question.role is OutcomeRole.primary)
 
     def _role_at(self, horizon: float) -> OutcomeRole:
-        """Return the role of the mean time without any event until a horizon.
-
-        It is that of the first outcomes that end there.
-        """
-        roles = {one.role for one in self.outcomes if one.horizon == horizon}
+        """Return the role of the mean time until a horizon: primary if an outcome there is."""
+        roles = {outcome.role for outcome in self.outcomes if outcome.horizon == horizon}
         return OutcomeRole.primary if OutcomeRole.primary in roles else OutcomeRole.secondary
 
     @property
     def roles(self) -> dict[str, Column]:
-        """Unit, treatment, time and event; arms are levels, and so are subgroups."""
+        """Roles of the columns; arms and subgroups are levels."""
+
+        def allowed(*choices: Missing) -> Nulls:
+            return Nulls.welcome if Missing.indicator in choices else Nulls.undeclared
+
         first = self.outcomes[0]
-        arm = Nulls.never if self.missing_treatment is MissingTreatment.refuse else Nulls.welcome
-        time, entry = (
-            Nulls.welcome if nulls is Missing.indicator else Nulls.undeclared
-            for nulls in (first.time_nulls, first.entry_nulls)
-        )
-        entries = {} if first.entry is None else {first.entry: Column(holds=Holds.time, nulls=entry)}
-        treatment = (self.treatment_codes or ZERO_ONE).pair
-        return {
+        nulls = Nulls.never if self.missing_treatment is MissingTreatment.refuse else Nulls.welcome
+        roles = {
             self.data.unit: Column(holds=Holds.unit),
-            self.treatment: Column(holds=Holds.binary, codes=treatment, nulls=arm),
-            first.time: Column(holds=Holds.time, nulls=time),
+            self.treatment: Column(holds=Holds.binary, codes=self.codes.pair, nulls=nulls),
+            first.time: Column(holds=Holds.time, nulls=allowed(first.time_nulls)),
             first.event: first.column,
-            **entries,
-            **{name: covariate_role(column, self._nulls_of(column)) for name, column in self._beside.items()},
-        } | self.shared_roles
+        }
+        if first.entry is not None:
+            roles[first.entry] = Column(holds=Holds.time, nulls=allowed(first.entry_nulls))
+        for name, column in self._conditioned_on.items():
+            roles[name] = covariate_role(column, allowed(self.missing, column.nulls))
+        return roles | self.shared_roles
 
     @property
-    def _beside(self) -> dict[str, Covariate]:
+    def _conditioned_on(self) -> dict[str, Covariate]:
         """Covariates, and columns on which censoring may depend."""
         return self.censoring.by | self.covariates
-
-    def _nulls_of(self, column: Covariate) -> Nulls:
-        """Return whether such a column may hold nulls."""
-        return Nulls.welcome if Missing.indicator in (self.missing, column.nulls) else Nulls.undeclared
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that the study reads.
 
-        They are unit, treatment, time, event, that of entry, the subgroups' column, covariates, columns of censoring,
-        that of clusters, and what eligibility alone reads.
+        They are unit, treatment, time, event, the subgroups' column, covariates, columns of censoring, clusters, entry,
+        and columns that eligibility alone reads.
         """
         first = self.outcomes[0]
         groups = () if self.subgroups is None else (self.subgroups.name,)
-        named = (self.data.unit, self.treatment, first.time, first.event, *groups, *sorted(self._beside))
+        named = (self.data.unit, self.treatment, first.time, first.event, *groups, *sorted(self._conditioned_on))
         named += () if self.clusters is None else (self.clusters.column,)
         named += () if first.entry is None else (first.entry,)
-        return (*named, *sorted({one.column for one in self.where} - set(named)))
+        return (*named, *sorted({condition.column for condition in self.where} - set(named)))
 
     def specification(self) -> dict[str, Any]:
-        """Return the study as plain JSON values, the same at every site.
-
-        Where all enter at the origin it means what it meant before others could.
-        """
+        """Return the study as plain JSON values; without 'entry' as before it existed."""
         document = super().specification()
-        for one in document["outcomes"]:
-            if one["entry"] is None:
-                del one["entry"], one["entry_nulls"], one["landmark"]
+        for outcome in document["outcomes"]:
+            if outcome["entry"] is None:
+                del outcome["entry"], outcome["entry_nulls"], outcome["landmark"]
         return document
 
     @property
     def question(self) -> str:
         """The questions and groups, in words."""
-        return f"{_listed(one.label for one in self.questions)}{self.compared}"
-
-
-def _listed(names: Iterable[str]) -> str:
-    found = list(names)
-    shown = found if len(found) <= 3 else [*found[:2], f"{len(found) - 2} more"]
-    return " and ".join([*([", ".join(shown[:-1])] if len(shown) > 1 else []), shown[-1]])
+        labels = [question.label for question in self.questions]
+        shown = labels if len(labels) <= 3 else [*labels[:2], f"{len(labels) - 2} more"]
+        return f"{' and '.join(filter(None, (', '.join(shown[:-1]), shown[-1])))}{self.compared}"
