@@ -1,11 +1,9 @@
 """State rules of admitted data: lossless casts, rules of rows, and the manifest.
 
-The one table of lossless casts.
-It leads from the type that files store to the type that a declaration is read as.
-
-What is read follows from the declaration and the stored type alone, so footers decide it and no row does: files of one
-folder may store a column in different types and are read as one. A value that its cast would change becomes one that
-no rule of the declaration lets pass: admission finds it as it finds any other wrong row.
+Lossless casts, from the type that files store to the type in which a declared column is read. The declaration and the
+stored type alone decide, so footers are enough and no row is needed: files of one folder may store a column in
+different types and are read as one. A value that its cast would change becomes one that breaks a rule of the
+declaration, so that admission finds it as any other wrong row.
 
 =====================  ============================================================  ===========
 declared as            stored as                                                     read as
@@ -23,17 +21,13 @@ order of rows          whole numbers, floats, decimals, booleans, text, days,   
                        times, spans; moments of any precision to the microsecond
 =====================  ============================================================  ===========
 
-A NaN is a missing value. A column of no value at all may stand where values may be missing.
+A NaN is a missing value. A column without any value is read where values may be missing.
 
-Rules that a contract implies for rows of its columns.
-Each has words that tell an owner of a breach.
+A rule of rows is a polars expression of the rows that break it, with a sentence for the owner;
+``schemas/contract_schema.py`` makes one pandera schema of all of them.
 
-A rule of rows is a polars expression of the rows that break it; ``schemas/contract_schema.py`` makes one
-pandera schema of all of them.
-
-The manifest of admitted data, and what an owner is told of data that are not admitted.
-A manifest is as private as the rows: it lies beside them, or in the causalveil home. The ledger records its digest,
-which tells nothing of the rows, since the manifest holds a secret key.
+The manifest of admitted data is as private as the rows: it lies beside them, or in the causalveil home. The ledger
+records its digest, which is independent of the rows to a reader, since the manifest holds a secret key.
 """
 
 from __future__ import annotations
@@ -64,19 +58,16 @@ from causalveil.schemas.study import Slug
 Roles = Mapping[str, Column]
 Types = Mapping[str, pl.DataType]
 
-# Whole numbers beyond it have neighbours that a float cannot tell from them.
+# The largest integer up to which floats represent all integers.
 _MOST_WHOLE_FLOAT = 2**53
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _LOGICAL = {"true": 1, "false": 0}
-# Stands for a text that its cast would change; nothing that is declared holds it.
+# Replaces a text that its cast would change; no declared code or level contains it.
 _NO_TEXT = "\0"
 
 
 def read_as(role: Column, stored: pl.DataType) -> pl.DataType | None:
-    """Return the type in which a column is read.
-
-    Returns None where what is declared cannot be stored like that.
-    """
+    """Return the type in which a column is read; None where it cannot be read as declared."""
     if stored == pl.Null:
         return None if role.nulls is not Nulls.welcome or _is_key(role) else _canonical(role)
     match role.holds:
@@ -87,7 +78,7 @@ def read_as(role: Column, stored: pl.DataType) -> pl.DataType | None:
         case Holds.number:
             return pl.Float64() if _is_number(stored) or stored == pl.Boolean else None
         case Holds.time:
-            # A truth value that is declared a time is the event's column more likely.
+            # A boolean column that is declared a time is more likely that of the event.
             return pl.Float64() if _is_number(stored) else None
         case Holds.order:
             return _in_order(stored)
@@ -110,7 +101,7 @@ def cast(role: Column, stored: pl.DataType, values: pl.Expr, *, widen: bool = Tr
     if role.holds in (Holds.binary, Holds.level) and stored != wanted:
         return _known(role, stored, values)
     if role.holds in FLOATS and stored.is_float():
-        # Where no value may be missing, a NaN is found as it stands.
+        # Where no value may be missing, NaN is kept for the rules to find.
         wide = values if stored == wanted else values.cast(wanted)
         filled = wide.fill_nan(None) if role.nulls is Nulls.welcome else wide
         return None if stored == wanted and role.nulls is not Nulls.welcome else filled
@@ -134,30 +125,27 @@ def read_frame(frame: pl.DataFrame, roles: Roles, *, widen: bool = True) -> pl.D
 
     Args:
         frame: with all columns of ``roles``.
-        roles: what each is declared as.
-        widen: False leaves numbers as wide as they are stored, for rules to look at: no rule asks for more.
+        roles: the requirements on each.
+        widen: False leaves numbers as wide as they are stored, which is enough for rules.
 
     Raises:
-        DataError: a column is of a type that nothing declared like it is stored as; names it.
+        DataError: a column's type cannot be read as declared; names it.
     """
-    # polars makes a schema anew each time that it is asked for.
+    # polars builds a schema at each access.
     stored = dict(frame.schema)
     for name, role in roles.items():
         if read_as(role, stored[name]) is None:
             raise DataError(f"column '{name}' is of type {stored[name]}, and is declared as a {role.holds}")
     casts = [
-        one.alias(name)
+        values.alias(name)
         for name, role in roles.items()
-        if (one := cast(role, stored[name], pl.nth(frame.get_column_index(name)), widen=widen)) is not None
+        if (values := cast(role, stored[name], pl.nth(frame.get_column_index(name)), widen=widen)) is not None
     ]
     return frame.with_columns(casts) if casts else frame
 
 
 def empty_frame(roles: Roles) -> pl.DataFrame:
-    """Return a frame without rows whose columns are as they are declared.
-
-    It may stand beside units of any type.
-    """
+    """Return a frame without rows, its columns as declared; units may have any type."""
     return pl.DataFrame(
         schema={name: pl.Int64() if _is_key(role) else _canonical(role) for name, role in roles.items()}
     )
@@ -169,19 +157,16 @@ def families_differ(role: Column, stored: pl.DataType, first: pl.DataType, *, ex
     Args:
         role: what is declared.
         stored, first: types that may be read as it.
-        exact: whether whole numbers must have one type too, as where rows are written anew.
+        exact: whether whole numbers must have one type too, as where rows are rewritten.
     """
-    one, other = read_as(role, stored), read_as(role, first)
-    if one is None or other is None or one == other:
+    types = read_as(role, stored), read_as(role, first)
+    if types[0] is None or types[1] is None or types[0] == types[1]:
         return False
-    return exact or not (one.is_integer() and other.is_integer())
+    return exact or not (types[0].is_integer() and types[1].is_integer())
 
 
 def as_whole(values: pl.Expr, stored: pl.DataType, stranger: int | None) -> pl.Expr:
-    """Return numbers as Int64.
-
-    Those that are not whole, or are out of reach, become ``stranger``. NaN is a missing value.
-    """
+    """Return numbers as Int64; values that are no such integers become ``stranger``, NaN null."""
     whole = values.cast(pl.Int64, strict=False)
     if stored.is_float():
         fine = (values == whole) & (values.abs() <= _MOST_WHOLE_FLOAT)
@@ -195,10 +180,7 @@ def as_whole(values: pl.Expr, stored: pl.DataType, stranger: int | None) -> pl.E
 
 
 def whole_values(values: pl.Series) -> pl.Series:
-    """Return a series as Int64, null where a value is not whole.
-
-    Its own name does not matter: to polars a name may be a pattern.
-    """
+    """Return a series as Int64, null where a value is not whole; its name may be a pattern."""
     return values.alias("values").to_frame().select(as_whole(pl.col("values"), values.dtype, None)).to_series()
 
 
@@ -242,15 +224,12 @@ def _holds_known(role: Column, stored: pl.DataType) -> bool:
         return True
     known = _declared(role)
     if stored == pl.Boolean:
-        return not isinstance(known[0], str) or {str(one).lower() for one in known} <= set(_LOGICAL)
-    return _is_number(stored) and all(isinstance(one, int) or _WHOLE.fullmatch(one) for one in known)
+        return not isinstance(known[0], str) or {str(code).lower() for code in known} <= set(_LOGICAL)
+    return _is_number(stored) and all(isinstance(code, int) or _WHOLE.fullmatch(code) for code in known)
 
 
 def _known(role: Column, stored: pl.DataType, values: pl.Expr) -> pl.Expr:
-    """Codes or levels.
-
-    What is none of them, and would be changed, becomes something that is none of them either.
-    """
+    """Return codes or levels; other values that the cast would change become undeclared ones."""
     known = _declared(role)
     if stored == pl.Null:
         return values.cast(_canonical(role))
@@ -258,23 +237,23 @@ def _known(role: Column, stored: pl.DataType, values: pl.Expr) -> pl.Expr:
         if _text(stored) is not None:
             return values.cast(pl.String)
         if stored == pl.Boolean:
-            words = {str(one).lower(): str(one) for one in known}
-            return _replaced(values.cast(pl.String), words, _NO_TEXT, pl.String())
+            spelled = {str(code).lower(): str(code) for code in known}
+            return _replaced(values.cast(pl.String), spelled, _NO_TEXT, pl.String())
         numbers = as_whole(values, stored, None).cast(pl.String)
         return pl.when(numbers.is_null() & _there(values, stored)).then(pl.lit(_NO_TEXT)).otherwise(numbers)
-    numbers_known = {int(one) for one in known}
-    stranger = next(one for one in range(len(numbers_known) + 1) if one not in numbers_known)
+    numbers_known = set(map(int, known))
+    stranger = next(number for number in range(len(numbers_known) + 1) if number not in numbers_known)
     if _text(stored) is None:
         return as_whole(values, stored, stranger)
-    written = {str(one): one for one in numbers_known}
+    written = {str(number): number for number in numbers_known}
     if numbers_known <= {0, 1}:
-        written |= {spelt(word): one for word, one in _LOGICAL.items() for spelt in (str, str.title, str.upper)}
+        written |= {spelt(word): number for word, number in _LOGICAL.items() for spelt in (str, str.title, str.upper)}
     return _replaced(values.cast(pl.String), written, stranger, pl.Int64())
 
 
 def _replaced(values: pl.Expr, table: Mapping[str, str | int], default: str | int, kind: pl.DataType) -> pl.Expr:
-    found = values.replace_strict(dict(table), default=pl.lit(default, kind), return_dtype=kind)
-    return pl.when(values.is_not_null()).then(found)
+    replaced = values.replace_strict(dict(table), default=pl.lit(default, kind), return_dtype=kind)
+    return pl.when(values.is_not_null()).then(replaced)
 
 
 def _there(values: pl.Expr, stored: pl.DataType) -> pl.Expr:
@@ -282,10 +261,7 @@ def _there(values: pl.Expr, stored: pl.DataType) -> pl.Expr:
 
 
 class Rule(StrEnum):
-    """Every way in which a column can break the schema, as the message words it.
-
-    That is what is wrong and, after a semicolon, what to do.
-    """
+    """Every way in which a column can break the schema: the problem; and what to do about it."""
 
     brief: str
 
@@ -327,7 +303,7 @@ class Rule(StrEnum):
 
 
 def _null_rule(role: Column) -> Rule:
-    """Return what a null breaks, in words that say what may be done about it."""
+    """Return the rule that a null breaks, by what its owner may do about it."""
     if role.nulls is Nulls.never:
         return Rule.null
     return Rule.null_code if role.holds is Holds.binary else Rule.null_covariate
@@ -341,7 +317,7 @@ Breaks = Callable[[pl.Expr], pl.Expr]
 
 
 def contract_roles(contract: Contract) -> dict[str, Column]:
-    """Return what each column that a contract declares must hold, the unit first."""
+    """Return the requirements on each column that a contract declares, the unit first."""
     roles = {contract.unit: Column(holds=Holds.unit)}
     for name, column in contract.columns.items():
         nulls = Nulls.welcome if column.nulls is Missing.indicator else Nulls.undeclared
@@ -367,9 +343,7 @@ def contract_roles(contract: Contract) -> dict[str, Column]:
 
 
 def row_rules(role: Column, kind: pl.DataType) -> dict[Rule, Breaks]:
-    """Return the rules that each row of a column is held to.
-
-    They are expressions of the rows that break them.
+    """Return the rules of a column's rows, as expressions of the rows that break them.
 
     Args:
         role: what is declared.
@@ -391,23 +365,21 @@ def row_rules(role: Column, kind: pl.DataType) -> dict[Rule, Breaks]:
 
 
 def suspects(role: Column, kind: pl.DataType) -> dict[Rule, Breaks]:
-    """Return for each rule of :func:`row_rules` whether a row of the column may break it.
+    """Return for each rule of :func:`row_rules` an expression of whether any row may break it.
 
-    Each is an expression of one yes or no over the whole column.
-
-    A no is sure. A yes is not: a sum that overflows is as little a number as one that has met a NaN. It is what makes
-    the look at many rows cheap; rows are counted by the rules themselves wherever it says yes.
+    False is certain; True is not, since a sum may also overflow without a NaN. These expressions are cheap; where one
+    is True, the rule itself counts rows.
     """
-    found: dict[Rule, Breaks] = {}
+    expressions: dict[Rule, Breaks] = {}
     for rule, breaks in row_rules(role, kind).items():
         if rule is Rule.finite:
-            found[rule] = _overflows
+            expressions[rule] = _overflows
         elif rule in _NULL_RULES:
-            # A NaN is suspected by the sum.
-            found[rule] = lambda values: values.is_null().any()
+            # The sum of `Rule.finite` finds NaN.
+            expressions[rule] = lambda values: values.is_null().any()
         else:
-            found[rule] = partial(_any, breaks)
-    return found
+            expressions[rule] = partial(_any, breaks)
+    return expressions
 
 
 def _may_be_nan(role: Column, kind: pl.DataType) -> bool:
@@ -424,10 +396,7 @@ def _any(breaks: Breaks, values: pl.Expr) -> pl.Expr:
 
 
 def _overflows(values: pl.Expr) -> pl.Expr:
-    """Return an expression for whether a sum is NaN or infinite.
-
-    It is once a NaN or an infinity was added: no later term brings it back.
-    """
+    """Return an expression for whether a column's sum, and so any value, is NaN or infinite."""
     return values.sum().is_finite().not_()
 
 
@@ -449,10 +418,7 @@ def type_rule(role: Column) -> Rule:
 
 
 def wrong_types(roles: Mapping[str, Column], types: Mapping[str, pl.DataType]) -> dict[str, Rule]:
-    """Return what the pandera schema says of a footer, without pandera.
-
-    It is for commands that read no row and do not wait for pandera.
-    """
+    """Return the rules that a footer breaks, without pandera, for commands that read no row."""
     return {
         name: type_rule(role) if name in types else Rule.missing
         for name, role in roles.items()
@@ -489,7 +455,7 @@ def _among(values: pl.Expr, known: pl.Series) -> pl.Expr:
 
 ADMISSION_FILE = "_admission.json"
 NO_ADMISSION = "is not a manifest of admitted data; its owner must admit them again"
-# What a contract says of budgets, of people and for people: rows are the same whatever it is.
+# Keys of a contract that do not concern rows.
 _NOT_OF_ROWS = {
     "ledger",
     "data_class",
@@ -513,7 +479,7 @@ class AdmittedFile(Partition):
 
     Attributes:
         size: bytes.
-        modified: time of the last change, ns; it decides about nothing but whether public data are looked at anew.
+        modified: time of the last change, ns; it only decides whether public data are checked again.
         digest: of the bytes, under the manifest's key, 64 hex digits: ``tasks.data.data_folder.file_digest``.
     """
 
@@ -523,24 +489,21 @@ class AdmittedFile(Partition):
 
 
 class CastColumn(Frozen):
-    """The types in which files store a column, and the one that it is read as.
-
-    Nothing is lost on the way.
-    """
+    """The types in which files store a column, and the one in which it is read, without loss."""
 
     stored: tuple[str, ...]
     read: str
 
 
 class Admission(Frozen):
-    """The manifest: which bytes were found to keep which declarations.
+    """The manifest: the files that were found to keep the contract's declarations.
 
     Attributes:
         dataset: the contract's.
-        declares: digest of what the contract says of rows; see :func:`declarations`.
+        declares: digest of the contract's declarations of rows; see :func:`declarations`.
         key: of the digests, 32 hex digits.
         columns: name and type of each declared column, as the files store it.
-        casts: of each column that is read as another type than some file stores it in.
+        casts: of each column that some file stores in another type than it is read in.
         files: the partitions that runs read, in the order of their paths.
         given: where several rows of a unit were reduced to one, the owner's files, of whose rows ``files`` were made;
             empty where these are the same.
@@ -557,10 +520,7 @@ class Admission(Frozen):
 
     @property
     def digest(self) -> str:
-        """SHA-256 over everything.
-
-        The secret key in it hides the rest from a reader of the digest alone.
-        """
+        """SHA-256 over all fields; the secret key among them hides the rest."""
         return digest_of(self.model_dump(mode="json"))
 
     @property
@@ -570,13 +530,8 @@ class Admission(Frozen):
 
     @property
     def reduced(self) -> str | None:
-        """The name of the folder of reduced rows; None if no rows were reduced.
-
-        It is the same for the same files and declarations.
-        """
-        if not self.given:
-            return None
-        return reduced_name(self.declares, self.given)
+        """The name of the folder of reduced rows; None if no rows were reduced."""
+        return reduced_name(self.declares, self.given) if self.given else None
 
     @property
     def owners(self) -> tuple[AdmittedFile, ...]:
@@ -601,20 +556,14 @@ class Admission(Frozen):
 
 @dataclass(frozen=True)
 class Digests:
-    """Digests that files are held to while their rows are read.
-
-    They come with their key, and by path of the file.
-    """
+    """Digests by path, with their key, against which files are checked while rows are read."""
 
     key: str
     files: Mapping[str, AdmittedFile]
 
 
 def reduced_name(declares: str, given: tuple[AdmittedFile, ...]) -> str:
-    """Return 32 hex digits over declarations and the keyed digests of the owner's files.
-
-    They tell nothing of the files' rows.
-    """
+    """Return 32 hex digits over declarations and keyed digests of files."""
     text = json.dumps([declares, [[file.path, file.digest] for file in given]])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -625,8 +574,8 @@ class Finding(Frozen):
     Attributes:
         path: the partition; None: all of them together.
         column: the column; None: the file as a whole.
-        rule: what is broken, in words that quote no value.
-        rows: how many rows break it; None: all, or it is not about rows.
+        rule: the broken rule, in words that quote no value.
+        rows: how many rows break it; None: all, or no rule of rows.
     """
 
     path: str | None = None
@@ -636,7 +585,7 @@ class Finding(Frozen):
 
     @property
     def words(self) -> str:
-        """Place and rule in one line, without the count: what is public."""
+        """Place and rule in one line, without the count, which is private."""
         column = None if self.column is None else f"column '{self.column}' {self.rule}"
         return ": ".join(part for part in (self.path, column or self.rule) if part)
 
@@ -653,16 +602,14 @@ class NotAdmitted(DataError):
         self.findings = findings
 
     def __reduce__(self) -> tuple[type[NotAdmitted], tuple[str]]:
-        """Leave findings behind: who pickles an error, as a workflow engine does to store it, is not the owner."""
+        """Leave findings out of pickles, which a workflow engine may store."""
         return type(self), (str(self),)
 
 
 def declarations(contract: Contract) -> str:
-    """Return SHA-256 over what a contract says of rows.
+    """Return SHA-256 over a contract's declarations of unit, blocks, columns and reduction.
 
-    That is the unit, the blocks, the columns and how rows are reduced.
-
-    Caps, levels and estimators can change without rows being checked again.
+    Caps, levels and estimators can change without a new check of rows.
     """
     document: dict[str, Any] = contract.model_dump(mode="json", exclude=_NOT_OF_ROWS)
     for column in document["columns"].values():

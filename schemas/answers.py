@@ -343,19 +343,17 @@ class ContrastAnswer(Frozen):
 
 def headline_first(rows: Iterable[R]) -> list[R]:
     """Return rows with the headline first: the first of a primary outcome, over all units."""
-    found = list(rows)
-    asked = ((one.role, one.group) == (OutcomeRole.primary, ALL_UNITS) for one in found)
-    found.insert(0, found.pop(next((place for place, first in enumerate(asked) if first), 0)))
-    return found
+    # A stable sort would move every primary row.
+    ordered = list(rows)
+    primary = ((row.role, row.group) == (OutcomeRole.primary, ALL_UNITS) for row in ordered)
+    ordered.insert(0, ordered.pop(next((index for index, is_primary in enumerate(primary) if is_primary), 0)))
+    return ordered
 
 
 def in_table(answers: Iterable[Answer], one_question: bool) -> tuple[Answer, ...]:
-    """Return the answers as a release has them: the headline first.
-
-    Those to one question, be it by several measures, have no simultaneous intervals.
-    """
-    found = headline_first(answers)
-    return tuple(one.model_copy(update={"simultaneous": None}) if one_question else one for one in found)
+    """Return a release's answers, headline first; one question has no simultaneous intervals."""
+    update = {"simultaneous": None} if one_question else {}
+    return tuple(answer.model_copy(update=update) for answer in headline_first(answers))
 
 
 class GateVerdict(StrEnum):
@@ -370,10 +368,7 @@ class GateVerdict(StrEnum):
 
 
 class GateResult(Frozen):
-    """One gate in one subgroup and arm.
-
-    It has the worst value that it looked at, and the standard error of its noise.
-    """
+    """A gate in a subgroup and arm, with the worst value and the standard error of its noise."""
 
     gate: str
     group: str
@@ -392,12 +387,10 @@ class BalanceRow(CovariateBalance):
 
 
 class Calibration(Frozen):
-    """Calibration by the negative controls (Schuemie et al. 2018).
-
-    It is in standard deviations of an outcome within arms.
+    """Calibration by negative controls (Schuemie et al. 2018), in standard deviations in arms.
 
     ``mean`` and ``deviation`` of systematic error over outcomes, and the standard error of the mean. ``statement``
-    says what was done with it, or why nothing was.
+    says whether intervals were calibrated, and why.
     """
 
     controls: Annotated[int, Field(ge=0)]

@@ -176,7 +176,7 @@ class ConfoundingStatement(Worded):
         """Say what was done, why no more, and what could not be."""
         why = SHORTFALLS[self.shortfall] if self.state is AdjustmentState.partly and self.shortfall else ""
         why = why and f"{capital(why)}."
-        return tuple(one for one in (self.done, why, self.of_curves, self.unable) if one)
+        return tuple(filter(None, (self.done, why, self.of_curves, self.unable)))
 
 
 class CovariateBalance(Frozen):
@@ -323,36 +323,37 @@ class ConfoundingSettings(EstimatorSettings):
 
 
 def over_parts(parts: Sequence[tuple[ConfoundingStatement, float]]) -> ConfoundingStatement:
-    """Return what was done about the confounding of a mean of estimates.
-
-    It follows from what was done in each.
+    """Return the statement on confounding of a weighted mean of estimates.
 
     Args:
         parts: at least one: of each estimate the statement, and its weight in the mean.
     """
-    said = [one for one, _ in parts]
-    if all(one.state is AdjustmentState.randomised for one in said):
+    statements = [statement for statement, _ in parts]
+    if all(statement.state is AdjustmentState.randomised for statement in statements):
         return _over_trials(parts)
-    left_out = tuple(dict.fromkeys(name for one in said for name in one.left_out))
-    shares = [0.0 if one.shortfall is Shortfall.noise and one.share is None else one.share for one in said]
-    if any(one.share is not None for one in said) and None not in shares:
+    left_out = tuple(dict.fromkeys(name for statement in statements for name in statement.left_out))
+    shares = [
+        0.0 if statement.shortfall is Shortfall.noise and statement.share is None else statement.share
+        for statement in statements
+    ]
+    if any(statement.share is not None for statement in statements) and None not in shares:
         total = math.fsum(weight for _, weight in parts)
         mean = math.fsum(share * weight / total for share, (_, weight) in zip(shares, parts, strict=True) if share)
-        declared = any(one.prior is PriorSource.declared for one in said)
-        linear = any(one.linear for one in said)
-        # Curves may be alike in all of them.
-        hidden = [(one.unseen, weight / total) for one, weight in parts if one.unseen is not None]
+        declared = any(statement.prior is PriorSource.declared for statement in statements)
+        linear = any(statement.linear for statement in statements)
+        # The same curves may confound all estimates, so their biases add up.
+        hidden = [(statement.unseen, weight / total) for statement, weight in parts if statement.unseen is not None]
         unseen = math.fsum(size * weight for size, weight in hidden) if hidden else None
         return of_share(min(mean, 1.0), linear=linear, default=not declared, left_out=left_out, unseen=unseen)
-    # The one that falls shortest speaks for all.
-    worst = max(said, key=lambda one: list(AdjustmentState).index(one.state))
+    # The least adjusted estimate decides.
+    worst = max(statements, key=lambda statement: list(AdjustmentState).index(statement.state))
     return worst.model_copy(update={"left_out": left_out})
 
 
 def _over_trials(parts: Sequence[tuple[ConfoundingStatement, float]]) -> ConfoundingStatement:
-    """Return what was done in trials: covariates were adjusted for if they were in any."""
-    methods = [one.method for one, _ in parts if one.method is not None]
-    known = [(0.0 if one.method is None else one.explained, weight) for one, weight in parts]
+    """Return the statement of trials: covariates were adjusted for if they were in any."""
+    methods = [statement.method for statement, _ in parts if statement.method is not None]
+    known = [(0.0 if statement.method is None else statement.explained, weight) for statement, weight in parts]
     total = math.fsum(weight for _, weight in parts)
     if not methods or total <= 0 or any(explained is None for explained, _ in known):
         return of_trial(methods[0] if methods else None)

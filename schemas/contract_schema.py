@@ -152,15 +152,15 @@ class ContractSchema:
         # A nested column has no type that a polars frame could have.
         stored = {name: pl.List(pl.Null) if kind == pl.Unknown else kind for name, kind in types.items()}
         footer = pl.LazyFrame(schema={_key(name): stored[name] for name in self._roles if name in types})
-        found = dict[str, Rule]()
+        rules = dict[str, Rule]()
         for reason, name in _failures(self.schema, footer, ValidationDepth.SCHEMA_ONLY):
             column = self.schema.columns[name].title
             missing = reason is SchemaErrorReason.COLUMN_NOT_IN_DATAFRAME
-            found[column] = Rule.missing if missing else type_rule(self._roles[column])
-        wrong = {name: found[name] for name in self._roles if name in found}
-        # Files of one folder have one schema, mostly.
-        self._footer = dict(types), wrong
-        return dict(wrong)
+            rules[column] = Rule.missing if missing else type_rule(self._roles[column])
+        broken = {name: rules[name] for name in self._roles if name in rules}
+        # Most files of a folder have one schema.
+        self._footer = dict(types), broken
+        return dict(broken)
 
     def broken(self, frame: pl.DataFrame) -> Broken:
         """Count the rows of a frame, as it is read, that break a rule of one of its columns.
@@ -200,7 +200,7 @@ class ContractSchema:
 
     def _keeps(self, rule: Rule, data: pa.PolarsData) -> bool:
         """Check that no row breaks a rule, for pandera."""
-        return all(found is not rule for _, found in self._tally.of(data.lazyframe))
+        return all(broken is not rule for _, broken in self._tally.of(data.lazyframe))
 
 
 def _column(name: str, role: Column) -> pa.Column:
@@ -209,18 +209,18 @@ def _column(name: str, role: Column) -> pa.Column:
 
 
 def _columns_of_rules(roles: Roles) -> dict[Rule, list[str]]:
-    """Return the rules of all columns, each with the columns that it is about."""
-    found = dict[Rule, list[str]]()
+    """Return the rules of all columns, each with its columns."""
+    columns = dict[Rule, list[str]]()
     for name, role in roles.items():
         for rule in row_rules(role, pl.Float64() if role.holds in FLOATS else pl.Int64()):
-            found.setdefault(rule, []).append(name)
-    return found
+            columns.setdefault(rule, []).append(name)
+    return columns
 
 
 def _failures(
     schema: pa.DataFrameSchema, frame: pl.LazyFrame, depth: ValidationDepth
 ) -> list[tuple[SchemaErrorReason, str]]:
-    """Run pandera, fully, whatever the environment says, and keep of a failure its reason and the check or column.
+    """Run all checks of pandera and return each failure's reason and its check or column.
 
     Raises:
         CausalveilError: a check could not be carried out.
@@ -231,15 +231,15 @@ def _failures(
         try:
             schema.validate(frame, lazy=True)
         except SchemaErrors as problem:
-            for one in problem.schema_errors:
-                if one.reason_code is SchemaErrorReason.CHECK_ERROR:
-                    unfinished = one.check.name
-                elif one.reason_code is SchemaErrorReason.COLUMN_NOT_IN_DATAFRAME:
-                    failed.append((one.reason_code, str(one.failure_cases)))
-                elif one.reason_code is SchemaErrorReason.DATAFRAME_CHECK:
-                    failed.append((one.reason_code, str(one.check.name)))
+            for error in problem.schema_errors:
+                if error.reason_code is SchemaErrorReason.CHECK_ERROR:
+                    unfinished = error.check.name
+                elif error.reason_code is SchemaErrorReason.COLUMN_NOT_IN_DATAFRAME:
+                    failed.append((error.reason_code, str(error.failure_cases)))
+                elif error.reason_code is SchemaErrorReason.DATAFRAME_CHECK:
+                    failed.append((error.reason_code, str(error.check.name)))
                 else:
-                    failed.append((one.reason_code, str(one.schema.name)))
+                    failed.append((error.reason_code, str(error.schema.name)))
     if unfinished is not None:
         raise CausalveilError(
             f"the rows could not be held to their contract: the check '{unfinished}' ended in an error"
@@ -248,5 +248,5 @@ def _failures(
 
 
 def _key(name: str) -> str:
-    """Return the name under which pandera knows a column: never a pattern, which it would take for many columns."""
+    """Return a column's name in pandera, quoted where it would be a pattern of many names."""
     return f"'{name}'" if name == "*" or name.startswith(("^", "'")) else name

@@ -70,13 +70,13 @@ def contradictions_of_pooled(release: PooledRelease) -> Iterator[str]:
     for name in ("round", "model", "pooled_by"):
         if getattr(release, name) != getattr(terms, name):
             yield f"'{name}': it is not what the terms say, which every site answered"
-    if {one.site for one in sites} != set(terms.sites):
+    if {site.site for site in sites} != set(terms.sites):
         yield "'sites': they are not those of the terms"
-    if release.units != sum(one.units for one in sites) or release.units > MOST_UNITS:
+    if release.units != sum(site.units for site in sites) or release.units > MOST_UNITS:
         yield "'units': they are not those of all sites"
     yield from _of_parallel(release.privacy, sites)
     cut = _is_cut(release.specification, release.guarantee)
-    yield from _of_combined(release, [one.site for one in sites], parts_cut=cut)
+    yield from _of_combined(release, [site.site for site in sites], parts_cut=cut)
 
 
 def contradictions_of_series(series: Series) -> Iterator[str]:
@@ -86,25 +86,25 @@ def contradictions_of_series(series: Series) -> Iterator[str]:
 
 
 def _is_cut(specification: Mapping[str, Any], guarantee: Guarantee) -> bool:
-    """Return whether answers are cut to the declared range.
-
-    Neither asymptotic ones are, nor those of a paper's own formulas."""
+    """Return whether answers are clipped to the declared range: not asymptotic or a paper's own."""
     return guarantee is not Guarantee.asymptotic and not _as_printed(specification)
 
 
 def _widths(specification: Mapping[str, Any], *, cut: bool = True) -> Callable[[Answer], float | None]:
-    """Return how large the effect of an answer can be; None where that is not known."""
-    asked = specification.get("outcomes")
-    outcomes = [one for one in asked if isinstance(one, Mapping)] if isinstance(asked, list | tuple) else []
-    widths = {one.get("name"): _width(one) for one in outcomes}
-    horizons = [until for one in outcomes if (until := _number(one, "horizon")) is not None]
+    """Return the function of an answer that gives its effect's largest size; None where unknown."""
+    listed = specification.get("outcomes")
+    outcomes = (
+        [outcome for outcome in listed if isinstance(outcome, Mapping)] if isinstance(listed, list | tuple) else []
+    )
+    widths = {outcome.get("name"): _width(outcome) for outcome in outcomes}
+    horizons = [horizon for outcome in outcomes if (horizon := _number(outcome, "horizon")) is not None]
 
-    def of(answer: Answer) -> float | None:
+    def width_of(answer: Answer) -> float | None:
         if answer.measure is not None:
             return 1.0 if answer.measure == "risk" else max(horizons, default=None)
         return widths.get(answer.outcome) if cut else None
 
-    return of
+    return width_of
 
 
 def _as_printed(specification: Mapping[str, Any]) -> bool:
@@ -114,40 +114,35 @@ def _as_printed(specification: Mapping[str, Any]) -> bool:
 
 
 def _of_parallel(privacy: PooledPrivacy | SeriesPrivacy, parts: Sequence[SiteRecord | SeriesRun]) -> Iterator[str]:
-    """Check that a whole costs what the dearest of its parts does: no unit is in two of them."""
+    """Check that the total cost is the largest of any part (parallel composition)."""
     for name in ("epsilon", "delta"):
-        if getattr(privacy, name) != max(getattr(one, name) for one in parts):
+        if getattr(privacy, name) != max(getattr(part, name) for part in parts):
             yield f"'privacy.{name}': it is not the largest of any part"
 
 
 def _of_combined(table: CombinedTable, sources: Sequence[str] | None, *, parts_cut: bool) -> Iterator[str]:
     """Check the answers over sites or blocks.
 
-    ``sources``: the sites, of which each answer has a part; None: a series, whose blocks are each answer's own.
-    ``parts_cut``: whether the parts are known to lie in the declared range; what they come to always does.
+    ``sources``: the sites, each with a part of every answer; None: a series, whose answers have blocks of their own.
+    ``parts_cut``: whether the parts lie in the declared range; combined answers always do.
     """
     width_of, part_width_of = _widths(table.specification), _widths(table.specification, cut=parts_cut)
-    for at, answer in enumerate(table.answers):
-        place, width = f"answers.{at}", width_of(answer)
+    for number, answer in enumerate(table.answers):
+        place, width = f"answers.{number}", width_of(answer)
         yield from _of_answer(place, answer, width)
-        if sources is not None and [one.source for one in answer.parts] != list(sources):
+        if sources is not None and [part.source for part in answer.parts] != list(sources):
             yield f"'{place}.sites': they are not those of the release"
         chosen = table.chosen(answer)
-        told = answer.state in (State.answered, State.marked)
-        if (
-            told != (chosen is not None)
-            or told != (answer.estimate is not None)
-            or told != (answer.interval is not None)
-        ):
+        has_numbers = answer.state in (State.answered, State.marked)
+        if any((number is not None) != has_numbers for number in (chosen, answer.estimate, answer.interval)):
             yield f"'{place}.state': it does not go with the numbers of the answer"
         elif chosen is not None and answer.interval is not None:
-            said = (answer.estimate, answer.interval.lower, answer.interval.upper, answer.noise_error)
-            own = (chosen.estimate, chosen.interval.lower, chosen.interval.upper, math.sqrt(chosen.variance.noise))
-            if said != own:
+            declared = (chosen.estimate, chosen.interval.lower, chosen.interval.upper, math.sqrt(chosen.variance.noise))
+            if declared != (answer.estimate, answer.interval.lower, answer.interval.upper, answer.noise_error):
                 yield f"'{place}.estimate': its numbers are not those of the declared model"
         for model in ("fixed", "random", "stratified"):
-            if (found := getattr(answer, model)) is not None:
-                yield from _of_estimate(f"{place}.{model}", found, table.confidence, width)
+            if (estimate := getattr(answer, model)) is not None:
+                yield from _of_estimate(f"{place}.{model}", estimate, table.confidence, width)
         for part in answer.parts:
             if part.interval is not None:
                 yield from _ends(f"{place}.{part.source}", part.interval, part_width_of(answer))
@@ -155,48 +150,47 @@ def _of_combined(table: CombinedTable, sources: Sequence[str] | None, *, parts_c
             yield from _of_weights(place, answer, width)
 
 
-def _of_estimate(place: str, found: PooledEstimate, confidence: float, width: float | None) -> Iterator[str]:
-    yield from _ends(f"{place}.interval", found.interval, width)
-    if not found.interval.lower <= found.estimate <= found.interval.upper:
+def _of_estimate(place: str, pooled: PooledEstimate, confidence: float, width: float | None) -> Iterator[str]:
+    yield from _ends(f"{place}.interval", pooled.interval, width)
+    if not pooled.interval.lower <= pooled.estimate <= pooled.interval.upper:
         yield f"'{place}.estimate': outside its interval"
-    if found.interval.confidence != confidence:
+    if pooled.interval.confidence != confidence:
         yield f"'{place}.interval': of another confidence"
-    yield from _too_large(f"{place}.variance.", sampling=found.variance.sampling, noise=found.variance.noise)
+    yield from _too_large(f"{place}.variance.", sampling=pooled.variance.sampling, noise=pooled.variance.noise)
 
 
 def _of_weights(place: str, answer: CombinedAnswer, width: float | None) -> Iterator[str]:
-    """Check that each model's estimate and noise are those of the parts, as they are weighed."""
-    told = [(one, one.estimate) for one in answer.parts if one.estimate is not None]
+    """Check that each model's estimate and noise are weighted sums of the parts'."""
+    estimated = [(part, part.estimate) for part in answer.parts if part.estimate is not None]
     for model in ("fixed", "random"):
-        found, weights = getattr(answer, model), [getattr(one, f"weight_{model}") for one in answer.parts]
-        if found is None:
+        pooled, weights = getattr(answer, model), [getattr(part, f"weight_{model}") for part in answer.parts]
+        if pooled is None:
             if any(weights):
                 yield f"'{place}.weight_{model}': weights without an estimate"
             continue
-        share = [getattr(one, f"weight_{model}") for one, _ in told]
+        share = [getattr(part, f"weight_{model}") for part, _ in estimated]
         if abs(math.fsum(weights) - 1) > SUMMED or abs(math.fsum(share) - 1) > SUMMED:
             yield f"'{place}.weight_{model}': weights of the answers do not add up to 1"
             continue
-        mean = math.fsum(weight * value for weight, (_, value) in zip(share, told, strict=True))
+        mean = math.fsum(weight * value for weight, (_, value) in zip(share, estimated, strict=True))
         if width is not None:
             mean = min(max(mean, -width), width)
-        largest = max(abs(value) for _, value in told)
-        if abs(found.estimate - mean) > SUMMED * max(largest, abs(mean)):
+        largest = max(abs(value) for _, value in estimated)
+        if abs(pooled.estimate - mean) > SUMMED * max(largest, abs(mean)):
             yield f"'{place}.{model}': it is not the weighted mean of the parts"
         noise = math.fsum(
-            (weight * (one.noise_error or 0.0)) ** 2 for weight, (one, _) in zip(share, told, strict=True)
+            (weight * (part.noise_error or 0.0)) ** 2 for weight, (part, _) in zip(share, estimated, strict=True)
         )
-        if abs(found.variance.noise - noise) > SUMMED * max(noise, found.variance.noise):
+        if abs(pooled.variance.noise - noise) > SUMMED * max(noise, pooled.variance.noise):
             yield f"'{place}.{model}.variance.noise': it is not that of the parts"
 
 
 def _of_noise(place: str, answer: Answer, release: Release, width: float | None) -> Iterator[str]:
     """Check the noise of an answer against the draws that were charged.
 
-    Wherever outcomes are protected an answer has noise. How much it has at least is known where the effect is one
-    draw of weighted sums: at level label, and of a difference of two arms' means (``docs/proofs/questions.md``,
-    section 10). Of all other estimators noise may be small beside the declared range, as that of scores is, which are
-    cut to how far outcomes were seen to vary.
+    Wherever outcomes are protected an answer has noise. Its least amount is known where the effect is one draw of
+    weighted sums: at level label, and for a difference of two arms' means (``docs/proofs/questions.md``, section 10).
+    Noise of other estimators may be small beside the declared range: scores are clipped by released deviations.
     """
     privacy = release.privacy
     protected = privacy.level in (Level.sample, Level.label) and not _as_printed(release.specification)
@@ -211,30 +205,29 @@ def _of_noise(place: str, answer: Answer, release: Release, width: float | None)
     )
     if width is None or answer.measure is not None or not (privacy.level is Level.label or two_means):
         return
-    drawn = [one for one in privacy.charges if one.name == EFFECT]
-    least = min((one.noise_scale or 0.0 for one in drawn), default=0.0) / 2
+    least = min((charge.noise_scale or 0.0 for charge in privacy.charges if charge.name == EFFECT), default=0.0) / 2
     if answer.noise_error < (1 - SUMMED) * width * least / release.units:
         yield f"'{place}': less than the noise that was drawn and charged"
 
 
-def of_charge(drawn: Charge) -> Iterator[str]:
-    """Yield that a draw has less noise than its epsilon and delta need.
+def of_charge(charge: Charge) -> Iterator[str]:
+    """Yield a sentence if a draw has less noise than its epsilon and delta need.
 
-    Nothing of mechanisms whose noise no formula here says.
+    Laplace and Gaussian mechanisms are checked, no others.
     """
-    if not drawn.noise_scale or not drawn.sensitivity:
+    if not charge.noise_scale or not charge.sensitivity:
         return
-    moved, epsilon = drawn.sensitivity / drawn.noise_scale, float(drawn.epsilon)
-    if drawn.mechanism in ("laplace", "l2-laplace"):
-        too_little = moved > epsilon * (1 + SUMMED)
-    elif drawn.mechanism in ("gaussian", "gaussian (analytic)") and epsilon < LARGE_EPSILON:
+    ratio, epsilon = charge.sensitivity / charge.noise_scale, float(charge.epsilon)
+    if charge.mechanism in ("laplace", "l2-laplace"):
+        too_little = ratio > epsilon * (1 + SUMMED)
+    elif charge.mechanism in ("gaussian", "gaussian (analytic)") and epsilon < LARGE_EPSILON:
         # Balle and Wang 2018, theorem 8.
-        spent = _normal(moved / 2 - epsilon / moved) - math.exp(epsilon) * _normal(-moved / 2 - epsilon / moved)
-        too_little = spent > float(drawn.delta) * (1 + SUMMED)
+        spent = _normal(ratio / 2 - epsilon / ratio) - math.exp(epsilon) * _normal(-ratio / 2 - epsilon / ratio)
+        too_little = spent > float(charge.delta) * (1 + SUMMED)
     else:
         return
     if too_little:
-        yield f"'privacy.charges': the noise of '{drawn.name}' is less than its epsilon and delta need"
+        yield f"'privacy.charges': the noise of '{charge.name}' is less than its epsilon and delta need"
 
 
 def _normal(value: float) -> float:
@@ -245,26 +238,27 @@ def _normal(value: float) -> float:
 def _of_privacy(privacy: PrivacyStatement) -> Iterator[str]:
     if privacy.epsilon <= 0:
         yield "'privacy.epsilon': nothing was charged, and noise was drawn"
-    for drawn in privacy.charges:
-        yield from of_charge(drawn)
+    for charge in privacy.charges:
+        yield from of_charge(charge)
     epsilon, delta = privacy.epsilon, privacy.delta
-    most = largest_sum(privacy.charges, lambda charge: charge.epsilon)
-    apart = largest_sum(privacy.charges, lambda charge: charge.delta)
-    said, added = (
-        f"epsilon {amount_text(one)} and delta {amount_text(two)}" for one, two in ((epsilon, delta), (most, apart))
+    epsilon_sum = largest_sum(privacy.charges, lambda charge: charge.epsilon)
+    delta_sum = largest_sum(privacy.charges, lambda charge: charge.delta)
+    stated, added = (
+        f"epsilon {amount_text(pair[0])} and delta {amount_text(pair[1])}"
+        for pair in ((epsilon, delta), (epsilon_sum, delta_sum))
     )
-    if most <= epsilon and apart <= delta:
-        # A sum that keeps the total is the total; only draws whose sum exceeds it are composed otherwise.
-        if (most, apart) != (epsilon, delta):
-            yield f"'privacy.charges': they add up to {added}, not {said}"
-    elif delta == 0 or any(one.epsilon > epsilon or one.delta > delta for one in privacy.charges):
-        yield f"'privacy.charges': they cost more than {said}"
-    if not 0 <= privacy.epsilon_pld <= PESSIMISM * float(max(epsilon, most)):
+    if epsilon_sum <= epsilon and delta_sum <= delta:
+        # A sum within the total must equal it; only draws whose sum exceeds the total are composed otherwise.
+        if (epsilon_sum, delta_sum) != (epsilon, delta):
+            yield f"'privacy.charges': they add up to {added}, not {stated}"
+    elif delta == 0 or any(charge.epsilon > epsilon or charge.delta > delta for charge in privacy.charges):
+        yield f"'privacy.charges': they cost more than {stated}"
+    if not 0 <= privacy.epsilon_pld <= PESSIMISM * float(max(epsilon, epsilon_sum)):
         yield "'privacy.epsilon_pld': it is above what the charges cost"
 
 
 def _of_answer(place: str, answer: Answer, width: float | None) -> Iterator[str]:
-    """Check an answer whose effect cannot be larger than ``width``; None: that is not known."""
+    """Check an answer whose effect is at most ``width``; None: no bound is known."""
     for name in ("interval", "simultaneous", "calibrated"):
         limits: Limits | None = getattr(answer, name)
         if limits is None:
@@ -277,9 +271,9 @@ def _of_answer(place: str, answer: Answer, width: float | None) -> Iterator[str]
     roots = {name: getattr(answer, name) or 0.0 for name in ("noise_error", "sampling_error", "spread")}
     yield from _too_large(f"{place}.", **{name: value * value for name, value in roots.items()})
     yield from _too_large(f"{place}.", estimate=answer.estimate or 0.0, bias=answer.bias or 0.0)
-    if (missed := answer.robustness) is not None:
-        value = robustness_value(answer.estimate or 0.0, missed.scale)
-        if answer.estimate is None or abs(value - missed.value) > SUMMED:
+    if (robustness := answer.robustness) is not None:
+        value = robustness_value(answer.estimate or 0.0, robustness.scale)
+        if answer.estimate is None or abs(value - robustness.value) > SUMMED:
             yield f"'{place}.robustness': it does not go with the estimate"
     if width is None or answer.interval is None or answer.state is not State.unresolved or answer.measure == "rmst":
         return
@@ -297,11 +291,13 @@ def _ends(place: str, limits: Limits | Interval, width: float | None) -> Iterato
 
 
 def _too_large(prefix: str, **numbers: float) -> Iterator[str]:
-    yield from (f"'{prefix}{name}': too large to compute with" for name, one in numbers.items() if abs(one) > LARGEST)
+    for name, value in numbers.items():
+        if abs(value) > LARGEST:
+            yield f"'{prefix}{name}': too large to compute with"
 
 
 def _width(outcome: Any) -> float | None:
-    """Return the width of an outcome's declared range; None where a specification does not tell it."""
+    """Return the width of an outcome's declared range; None where a specification has none."""
     lower, upper = _number(outcome, "lower"), _number(outcome, "upper")
     width = math.nan if lower is None or upper is None else upper - lower
     return width if 0 < width < math.inf and not (isinstance(outcome, Mapping) and "horizon" in outcome) else None

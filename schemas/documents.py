@@ -113,7 +113,7 @@ class RuleBroken(ValueError):
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader cut down to the YAML 1.2 core schema: ``no`` is text, ``1e-6`` is a number, a date is text."""
+    """SafeLoader of the YAML 1.2 core schema: ``no`` and dates are text, ``1e-6`` is a number."""
 
 
 _Loader.yaml_implicit_resolvers = {}
@@ -266,10 +266,10 @@ def read_regular(path: Path, largest: int = MAX_DOCUMENT_BYTES) -> bytes:
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise NotADocument("not a regular file")
-        found = file.read(largest + 1)
-    if len(found) > largest:
+        content = file.read(largest + 1)
+    if len(content) > largest:
         raise NotADocument(f"larger than {largest} bytes")
-    return found
+    return content
 
 
 def path_of(value: Any, what: str) -> Path:
@@ -376,7 +376,7 @@ def parse_yaml(text: str, where: str, error: type[StudyError] = StudyError) -> D
 
 
 def _read(text: str) -> tuple[Any, dict[Place, int]]:
-    """Return what a text says, and in which line each of its keys is; both are made of one composition."""
+    """Return the document of a text, and the line of each of its keys, from one composition."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
@@ -387,7 +387,7 @@ def _read(text: str) -> tuple[Any, dict[Place, int]]:
 
 
 def _check_plain(text: str) -> None:
-    """Refuse, before anything is built, what a page of settings has no use for: aliases, tags, deep nesting."""
+    """Refuse aliases, tags and deep nesting before anything is built."""
     depth = 0
     event: Any
     for event in yaml.parse(text, Loader=_Loader):

@@ -92,7 +92,7 @@ def _words(value: object) -> list[str]:
     if isinstance(value, Mapping):
         return [f" {_quoted(f'{column}={_listed(held)}')}" for column, held in value.items()]
     if isinstance(value, list):
-        return [f" {_quoted(one)}" for one in value]
+        return [f" {_quoted(word)}" for word in value]
     return [f" {_quoted(value) if isinstance(value, str) and not isinstance(value, Blank) else value}"]
 
 

@@ -162,7 +162,7 @@ SENTENCES: dict[StrEnum, str] = {
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Return a number of so many digits for a terminal, a large one whole.
+    """Return a number for a terminal: ``digits`` significant digits, large ones rounded to 1.
 
     It has a plain minus, and no exponent below ten million.
 
@@ -175,14 +175,14 @@ def number(value: float, digits: int = 4) -> str:
 class _Sentence(Formatter):
     """Fill a sentence with facts.
 
-    Numbers that name no format have three digits. Lists have commas; of whole numbers the ends are shown.
+    Numbers without a format have three digits. Lists have commas; of integers only the ends are shown.
     """
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec:
             return format(value, format_spec)
         if isinstance(value, tuple):
-            numbers = sorted({one for one in value if isinstance(one, int)})
+            numbers = sorted({number for number in value if isinstance(number, int)})
             return " to ".join(map(str, {numbers[0]: 0, numbers[-1]: 0})) if numbers else ", ".join(map(str, value))
         return number(value, 3) if isinstance(value, float) else str(value)
 
@@ -206,18 +206,14 @@ def shown(sentence: str, facts: Mapping[str, Fact]) -> str:
 
 
 class Worded(Frozen):
-    """Base of facts with a computed sentence.
-
-    The sentence of a document is left out when it is read, as it follows.
-    """
+    """Base of facts with a computed sentence, which is ignored when a document is read."""
 
     @model_validator(mode="before")
     @classmethod
-    def _said_anew(cls, document: Any) -> Any:
-        """Leave out what is computed."""
+    def _without_computed(cls, document: Any) -> Any:
         if not isinstance(document, dict):
             return document
-        return {key: one for key, one in document.items() if key not in cls.model_computed_fields}
+        return {key: value for key, value in document.items() if key not in cls.model_computed_fields}
 
 
 class Stated(Worded):
@@ -274,26 +270,24 @@ def limit(code: Code, **facts: Fact) -> Limit:
 def in_order(limits: Iterable[Limit]) -> tuple[Limit, ...]:
     """Return limits in the order of their codes.
 
-    >>> [str(one.code) for one in in_order([limit(Code.censoring), limit(Code.unmeasured)])]
+    >>> [str(ordered.code) for ordered in in_order([limit(Code.censoring), limit(Code.unmeasured)])]
     ['unmeasured', 'censoring']
     """
-    return tuple(sorted(limits, key=lambda one: list(Code).index(one.code)))
+    return tuple(sorted(limits, key=lambda item: list(Code).index(item.code)))
 
 
 def united(limits: Iterable[Limit]) -> tuple[Limit, ...]:
-    """Return the limits of several releases, each once, in the order in which they first stand.
+    """Return the distinct limits of several releases in order; of several grids one limit.
 
-    Releases may divide follow-up into different numbers of intervals, which are one limit.
-
-    >>> [one.sentence for one in united([limit(Code.grid, intervals=(50,)), limit(Code.grid, intervals=(30,))])]
+    >>> [merged.sentence for merged in united([limit(Code.grid, intervals=(50,)), limit(Code.grid, intervals=(30,))])]
     ['discretisation of follow-up into 30 to 50 intervals']
     """
-    found: list[Limit] = []
-    for one in limits:
-        same = [place for place, other in enumerate(found) if one.code is other.code is Code.grid]
-        if same:
-            both = *found[same[0]].facts["intervals"], *one.facts["intervals"]  # type: ignore[misc]
-            found[same[0]] = limit(Code.grid, intervals=tuple(sorted(set(both))))
-        elif one not in found:
-            found.append(one)
-    return tuple(found)
+    distinct: list[Limit] = []
+    for item in limits:
+        grids = [index for index, earlier in enumerate(distinct) if item.code is earlier.code is Code.grid]
+        if grids:
+            both = *distinct[grids[0]].facts["intervals"], *item.facts["intervals"]  # type: ignore[misc]
+            distinct[grids[0]] = limit(Code.grid, intervals=tuple(sorted(set(both))))
+        elif item not in distinct:
+            distinct.append(item)
+    return tuple(distinct)

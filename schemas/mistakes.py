@@ -147,19 +147,19 @@ def hint(model: type[BaseModel], location: Sequence[str | int]) -> str:
         location: pydantic's, which names branches of unions too; the unknown key is the last.
     """
     name = str(location[-1])
-    here = sorted({key for one in _at(model, location[:-1]) for key in one.model_fields} - {name})
+    here = sorted({key for place in _at(model, location[:-1]) for key in place.model_fields} - {name})
     if SYNONYMS.get(name) in here:
         return f", did you mean '{SYNONYMS[name]}'?"
     close = difflib.get_close_matches(name, here, n=1, cutoff=0.6)
-    # It is no help to be sent where one is: below a mapping, or in another branch of a union.
+    # Places on the way to the unknown key are no advice.
     known = _parents(model, location)
     above = {parts for parts in known.get(name, set()) if not parts or tuple(location[: len(parts)]) != parts}
     above -= {tuple(location[:-1])}
-    # Nor to mappings that have the key already: several that require one, a name, say, each have their own.
+    # Nor are several mappings that require the key, such as a name: each has it already.
     own = {parts for parts in above if _has_value(model, parts, name)}
     above -= own if len(own) > 1 else set()
     if above and (not close or difflib.SequenceMatcher(None, name, close[0]).ratio() < 0.8):
-        # Of several places the one that is nearest to the top is meant most often.
+        # The place nearest to the top is the most likely.
         place = ".".join(min((len(parts), parts) for parts in above)[1])
         return f"; it belongs below '{place}'" if place else "; it belongs at the top of the document"
     if close:
@@ -170,21 +170,23 @@ def hint(model: type[BaseModel], location: Sequence[str | int]) -> str:
 
 def _has_value(model: type[BaseModel], parts: Sequence[str | int], name: str) -> bool:
     """Return whether a mapping must have a key whose value is no mapping."""
-    fields = [one.model_fields[name] for one in _at(model, parts) if name in one.model_fields]
+    fields = [place.model_fields[name] for place in _at(model, parts) if name in place.model_fields]
     return any(field.is_required() and not _branches(field.annotation) for field in fields)
 
 
 def _at(model: type[BaseModel], location: Sequence[str | int]) -> list[type[BaseModel]]:
     """Return the models that may stand at a place."""
-    found: list[Branch] = [(model, None)]
+    branches: list[Branch] = [(model, None)]
     for part in location:
-        fields = [one.model_fields[part] for one, _ in found if isinstance(part, str) and part in one.model_fields]
+        fields = [
+            branch.model_fields[part] for branch, _ in branches if isinstance(part, str) and part in branch.model_fields
+        ]
         if fields:
-            found = [branch for field in fields for branch in _branches(field.annotation)]
+            branches = [branch for field in fields for branch in _branches(field.annotation)]
         else:
             # A branch of a union, by its name; else the key of a mapping, below which the same models stand.
-            found = [branch for branch in found if _is_named(branch, part)] or found
-    return [one for one, _ in found]
+            branches = [branch for branch in branches if _is_named(branch, part)] or branches
+    return [branch for branch, _ in branches]
 
 
 def _is_named(branch: Branch, name: str | int) -> bool:
@@ -201,29 +203,29 @@ def _parents(
     place: tuple[str, ...] = (),
     seen: frozenset[type] = frozenset(),
 ) -> dict[str, set[tuple[str, ...]]]:
-    """Return every key of a model and of those below it, with the places above it.
+    """Return the parents of every key of a model and of models below it.
 
-    Of a union on the way to ``location`` the branch that it names.
+    Of a union on the way to ``location`` only the branch that it names is searched.
     """
-    found: dict[str, set[tuple[str, ...]]] = {}
+    parents: dict[str, set[tuple[str, ...]]] = {}
     if model in seen:
-        return found
+        return parents
     for key, field in model.model_fields.items():
-        found.setdefault(key, set()).add(place)
+        parents.setdefault(key, set()).add(place)
         below, branches = (*place, key), _branches(field.annotation)
         if tuple(location[: len(below)]) == below and len(location) > len(below):
-            branches = [one for one in branches if _is_named(one, location[len(below)])] or branches
+            branches = [branch for branch in branches if _is_named(branch, location[len(below)])] or branches
         for nested, _ in branches:
             for name, places in _parents(nested, location, below, seen | {model}).items():
-                found.setdefault(name, set()).update(places)
-    return found
+                parents.setdefault(name, set()).update(places)
+    return parents
 
 
 def _branches(annotation: Any, tag: str | None = None) -> list[Branch]:
     """Return the models of an annotation, with the tags of a union's branches."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [(annotation, tag)]
-    tag = next((one.tag for one in getattr(annotation, "__metadata__", ()) if isinstance(one, Tag)), tag)
+    tag = next((mark.tag for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, Tag)), tag)
     return [branch for part in getattr(annotation, "__args__", ()) for branch in _branches(part, tag)]
 
 
@@ -231,20 +233,20 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def _controls(value: Any, welcome: str, place: Place = ()) -> Iterator[tuple[Place, str]]:
-    """Yield the control characters of a document, each with the place of the text, or of what has it as a key."""
+    """Yield the control characters of a document, each with its place."""
     if isinstance(value, str):
         yield from ((place, letter) for letter in CONTROLS.findall(value) if letter not in welcome)
     elif isinstance(value, Mapping):
-        for key, one in value.items():
+        for key, item in value.items():
             yield from _controls(key, welcome, place)
-            yield from _controls(one, welcome, (*place, str(key)))
+            yield from _controls(item, welcome, (*place, str(key)))
     elif isinstance(value, list | tuple):
-        for index, one in enumerate(value):
-            yield from _controls(one, welcome, (*place, index))
+        for index, item in enumerate(value):
+            yield from _controls(item, welcome, (*place, index))
 
 
 def _hidden(document: Any) -> Iterator[tuple[Place, str]]:
-    """Yield where a document holds control characters, and a sentence; names in files may hold lines and tabs."""
+    """Yield places of control characters with a sentence; line breaks and tabs are allowed."""
     for place, letter in _controls(document, "\n\r\t"):
         named = f"'{'.'.join(map(str, place))}': " if place else ""
         yield place, f"{named}holds the control character U+{ord(letter):04X}; write plain text"
@@ -259,17 +261,20 @@ def validate(model: type[Model], document: Any, where: str, error: type[StudyErr
     Raises:
         StudyError: (or ``error``) naming each offending key and, for an unknown key, the nearest known one.
     """
-    for _, said in _hidden(document):
-        raise error(f"{where}: {said}")
+    for _, sentence in _hidden(document):
+        raise error(f"{where}: {sentence}")
     try:
         return model.model_validate(document)
     except ValidationError as problem:
         items = problem.errors(include_url=False)
-        # A list that is too short for want of a wrong item is told by that item.
-        below = {item["loc"][:-1] for item in items}
-        kept = [item for item in items if item["type"] != "too_short" or item["loc"] not in below]
-        told = [_described(item, model, document) for item in kept]
-        raise error(f"{where}: " + "; ".join(dict.fromkeys(told))) from None
+        # Of a list that is too short because of a wrong item only the item is reported.
+        parents = {item["loc"][:-1] for item in items}
+        sentences = [
+            _described(item, model, document)
+            for item in items
+            if item["type"] != "too_short" or item["loc"] not in parents
+        ]
+        raise error(f"{where}: " + "; ".join(dict.fromkeys(sentences))) from None
 
 
 @dataclass(frozen=True)
@@ -320,7 +325,7 @@ def every_problem(model: type[Model], document: Mapping[str, Any], where: str) -
     Returns:
         The model of the document without its wrong keys, None if it cannot do without them; and the problems.
     """
-    hidden = [Problem(where, line_of(document, place), said, place) for place, said in _hidden(document)]
+    hidden = [Problem(where, line_of(document, place), sentence, place) for place, sentence in _hidden(document)]
     if hidden:
         return None, hidden
     rest = copy.deepcopy(dict(document))
@@ -335,18 +340,18 @@ def every_problem(model: type[Model], document: Mapping[str, Any], where: str) -
         places = [_place(item["loc"], rest, missing=item["type"] == "missing") for item in items]
         for item, place in zip(items, places, strict=True):
             missing = item["type"] == "missing"
-            # A list that is too short because a wrong item was taken out is told already, by that item.
+            # Of a list that is too short because a wrong item was removed only the item is reported.
             if item["type"] == "too_short" and any(
                 key[: len(place)] == place and len(key) > len(place) for key in removed
             ):
                 continue
-            # What lacks a key only because that was taken out is told already, and goes as a whole.
+            # A mapping that lacks a key only because it was removed is removed as a whole, without a report.
             if not (missing and any(key[:-1] == place[:-1] for key in removed)):
                 gone = {key[-1] for key in removed if key[: len(place)] == place}
-                for one in _breaches(item, place, model):
-                    at = place or place_of(one.place, document)
-                    if gone.isdisjoint((*one.names, *one.place.split("."))):
-                        problems[Problem(where, line_of(document, at), one.text, at)] = None
+                for breach in _breaches(item, place, model):
+                    at = place or place_of(breach.place, document)
+                    if gone.isdisjoint((*breach.names, *breach.place.split("."))):
+                        problems[Problem(where, line_of(document, at), breach.text, at)] = None
             wrong = place[:-1] if missing else place
             if _take_out(rest, wrong):
                 removed.add(wrong)
@@ -392,12 +397,12 @@ def line_of(document: Any, place: Place) -> int | None:
 def _described(item: Any, model: type[BaseModel], document: Any) -> str:
     place = _place(item["loc"], document, missing=item["type"] == "missing")
     line = line_of(document, place)
-    said = _said(item, ".".join(str(part) for part in place), model)
-    return said if line is None else f"line {line}: {said}"
+    sentence = _sentence(item, ".".join(map(str, place)), model)
+    return sentence if line is None else f"line {line}: {sentence}"
 
 
 def _place(location: Place, document: Any, *, missing: bool) -> Place:
-    """Return the keys that a person wrote: pydantic puts the name of a union's branch between them."""
+    """Return the keys that a person wrote, without pydantic's names of branches of unions."""
     place: list[str | int] = []
     here = document
     for position, part in enumerate(location):
@@ -413,21 +418,20 @@ def _place(location: Place, document: Any, *, missing: bool) -> Place:
 
 
 def _breaches(item: Any, place: Place, model: type[BaseModel]) -> tuple[Breach, ...]:
-    """Return what pydantic tells of one place.
-
-    Rules of the whole document may be several, each with its own.
-    """
-    broken, said = (item.get("ctx") or {}).get("error"), _said(item, ".".join(map(str, place)), model)
+    """Return the breaches in an error of pydantic; a rule of the document may have several."""
+    broken, sentence = (item.get("ctx") or {}).get("error"), _sentence(item, ".".join(map(str, place)), model)
     if not isinstance(broken, RuleBroken):
-        return (Breach("", said),)
-    return tuple(Breach(one.place, said, one.names) for one in broken.breaches) if place else broken.breaches
+        return (Breach("", sentence),)
+    if not place:
+        return broken.breaches
+    return tuple(Breach(breach.place, sentence, breach.names) for breach in broken.breaches)
 
 
-def _said(item: Any, place: str, model: type[BaseModel]) -> str:
+def _sentence(item: Any, place: str, model: type[BaseModel]) -> str:
     if item["type"] == "extra_forbidden":
         return f"unknown key '{place}'{hint(model, item['loc'])}"
     if item["type"] == "missing":
         return missing_key(place)
-    told = plain_message(item, place)
-    # A rule for the whole document names the keys that it is about.
-    return f"'{place}': {told}" if place else told
+    message = plain_message(item, place)
+    # A rule of the whole document names its keys itself.
+    return f"'{place}': {message}" if place else message

@@ -235,10 +235,7 @@ class Release(OfStudy):
 
 
 class Correlation(Frozen):
-    """Intraclass correlation as the release leaves it possible.
-
-    It lies between ``low`` and ``high`` with 90% probability.
-    """
+    """The posterior median of an intraclass correlation, and its central 90% interval."""
 
     low: Annotated[Finite, Field(ge=0, le=1)]
     median: Annotated[Finite, Field(ge=0, le=1)]
@@ -256,7 +253,7 @@ class AnswerClustering(Frozen):
         Finite, Field(gt=0, description="sampling variance over that of as many independent units")
     ]
     effective_people: Annotated[Finite, Field(gt=0, description="units over the design effect")]
-    hidden: Annotated[bool, Field(description="noise hides the correlation: what is told is about its prior")]
+    hidden: Annotated[bool, Field(description="noise hides the correlation: these numbers are its prior's")]
 
 
 class ClustersStatement(Clusters):
@@ -269,21 +266,18 @@ class ClustersStatement(Clusters):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """One sentence of each answer, for people."""
-        return tuple(self._said(one, self._named(one)) for one in self.answers)
+        """A sentence for each answer."""
+        return tuple(map(self._sentence, self.answers))
 
-    def _named(self, one: AnswerClustering) -> str:
-        """Return which answer it is, by what the answers differ in."""
-        several = [key for key in ("outcome", "group", "arm") if len({getattr(row, key) for row in self.answers}) > 1]
-        return " in " * bool(several) + ", ".join(str(getattr(one, key)) for key in several)
-
-    def _said(self, one: AnswerClustering, of: str) -> str:
-        if one.hidden:
-            return f"Noise hides the correlation within {self.column}{of}; the interval allows for what is usual."
-        found, ends = one.correlation, f"{one.correlation.low:.2g} to {one.correlation.high:.2g}"
+    def _sentence(self, answer: AnswerClustering) -> str:
+        keys = [key for key in ("outcome", "group", "arm") if len({getattr(row, key) for row in self.answers}) > 1]
+        place = " in " * bool(keys) + ", ".join(str(getattr(answer, key)) for key in keys)
+        if answer.hidden:
+            return f"Noise hides the correlation within {self.column}{place}; the interval allows for what is usual."
+        icc = answer.correlation
         return (
-            f"Intraclass correlation within {self.column}{of}: {found.median:.2g} ({ends}), so that all tell as much "
-            f"as {one.effective_people:,.0f} independent ones."
+            f"Intraclass correlation within {self.column}{place}: {icc.median:.2g} ({icc.low:.2g} to {icc.high:.2g}), "
+            f"so that all tell as much as {answer.effective_people:,.0f} independent ones."
         )
 
 

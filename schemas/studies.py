@@ -1,7 +1,7 @@
 """Find every kind of study by name, and state the question of `causalveil ranges`.
 
-The owner asks for ranges of data whose contract leaves ranges open. It is no kind of study: what it finds goes into the
-contract, and from there into releases.
+The owner asks for ranges of columns whose contract leaves them open. That is no kind of study: the ranges go into the
+contract.
 """
 
 from __future__ import annotations
@@ -22,18 +22,15 @@ from causalveil.schemas.study import Study
 
 
 def _studies() -> dict[str, dict[str, type[Study]]]:
-    """Return every study class in ``schemas/estimators/``, by its kind and by the name of its estimator.
-
-    Both are literals of the class, so that no second list of them is kept.
-    """
-    found: dict[str, dict[str, type[Study]]] = {}
+    """Return every study class in ``schemas/estimators/`` by kind and estimator's name."""
+    studies: dict[str, dict[str, type[Study]]] = {}
     for module in sorted(entry.name for entry in iter_modules(estimators.__path__)):
         where = f"{estimators.__name__}.{module}"
-        for one in vars(import_module(where)).values():
-            if isinstance(one, type) and issubclass(one, Study) and one.__module__ == where:
-                kind, name = _literal(one, "kind"), _literal(one.model_fields["estimator"].annotation, "name")
-                found.setdefault(kind, {})[name] = one
-    return found
+        for model in vars(import_module(where)).values():
+            if isinstance(model, type) and issubclass(model, Study) and model.__module__ == where:
+                kind, name = _literal(model, "kind"), _literal(model.model_fields["estimator"].annotation, "name")
+                studies.setdefault(kind, {})[name] = model
+    return studies
 
 
 def _literal(model: Any, field: str) -> str:
@@ -72,20 +69,20 @@ def named(known: Mapping[str, Collection[str]], document: Mapping[str, Any], whe
         where: names it in messages.
 
     Raises:
-        StudyError: it names none of them.
+        StudyError: the kind or the estimator is unknown.
     """
     kind = document.get("kind")
     if not isinstance(kind, str) or kind not in known:
-        asked = nearest(kind, known) if isinstance(kind, str) else ""
-        raise StudyError(f"{where}: 'kind' must be one of: {', '.join(known)}{asked or example('kind')}")
+        near = nearest(kind, known) if isinstance(kind, str) else ""
+        raise StudyError(f"{where}: 'kind' must be one of: {', '.join(known)}{near or example('kind')}")
     names = known[kind]
     estimator = document.get("estimator")
     name = estimator.get("name") if isinstance(estimator, Mapping) else None
     if not isinstance(name, str) or name not in names:
-        wrong = name if isinstance(name, str) else estimator if isinstance(estimator, str) else ""
+        written = name if isinstance(name, str) else estimator if isinstance(estimator, str) else ""
         choice = "; write estimator: {name: auto} to leave the choice open" if "auto" in names else ""
-        asked = f"; write estimator: {{name: {wrong}}}" if wrong in names else nearest(wrong, names) or choice
-        raise StudyError(f"{where}: 'estimator.name' must be one of: {', '.join(names)}{asked}")
+        advice = f"; write estimator: {{name: {written}}}" if written in names else nearest(written, names) or choice
+        raise StudyError(f"{where}: 'estimator.name' must be one of: {', '.join(names)}{advice}")
     return kind, name
 
 
@@ -93,7 +90,7 @@ MOST_COLUMNS = 100
 
 
 class RangesStudy(Study):
-    """The numbers to find a range for."""
+    """The columns of numbers for which to find a range."""
 
     kind: Literal["ranges"] = "ranges"
     numbers: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MOST_COLUMNS)]
@@ -108,10 +105,7 @@ class RangesStudy(Study):
 
 
 class FoundRange(Frozen):
-    """The ends between which a column's values lie, but for few.
-
-    They are None where noise hides all counts of the column.
-    """
+    """The ends between which most of a column's values lie; None where noise hides them."""
 
     column: Name
     lower: Finite | None
@@ -119,7 +113,7 @@ class FoundRange(Frozen):
 
 
 class RangesFound(Frozen):
-    """The ranges that were found, and what they cost."""
+    """The ranges of columns, and their cost."""
 
     kind: Literal["ranges"] = "ranges"
     run_id: str

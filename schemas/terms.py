@@ -92,10 +92,10 @@ def wrong_term(term: DeclaredTerm, covariates: Mapping[str, Covariate]) -> tuple
         term: the term.
         covariates: of the study, with their declared ranges.
     """
-    for place, factor in enumerate(term.factors):
-        said = _wrong_factor(factor, covariates, alone=len(term.factors) == 1)
-        if said is not None:
-            return place, said
+    for index, factor in enumerate(term.factors):
+        problem = _wrong_factor(factor, covariates, alone=len(term.factors) == 1)
+        if problem is not None:
+            return index, problem
     first, second = term.factors[0], term.factors[-1]
     if len(term.factors) > 1 and first.column == second.column:
         return 1, f"a product of '{first.column}' with itself; write its square as {first.column}^2"
@@ -109,9 +109,9 @@ def refuse_terms(terms: tuple[DeclaredTerm, ...], covariates: Mapping[str, Covar
         ValueError: names the term, and says what to write.
     """
     for term in terms:
-        wrong = wrong_term(term, covariates)
-        if wrong is not None:
-            raise RuleBroken(f"'terms': '{term.text}': {wrong[1]}", "terms")
+        problem = wrong_term(term, covariates)
+        if problem is not None:
+            raise RuleBroken(f"'terms': '{term.text}': {problem[1]}", "terms")
     if len({term.factors for term in terms}) < len(terms):
         raise RuleBroken("'terms': a term stands twice; write it once", "terms")
     columns = sum(term_columns(term, covariates) for term in terms)
@@ -123,43 +123,43 @@ def refuse_terms(terms: tuple[DeclaredTerm, ...], covariates: Mapping[str, Covar
 
 
 def term_columns(term: DeclaredTerm, covariates: Mapping[str, Covariate]) -> int:
-    """Return how many columns a term makes: a product has one for each level but the first."""
-    found = 1
+    """Return the number of columns of a term; a category has one for each level but the first."""
+    columns = 1
     for factor in term.factors:
-        one = covariates[factor.column]
-        found *= len(one.slots) - 1 if isinstance(one, CategoricalCovariate) else factor.columns
-    return found
+        covariate = covariates[factor.column]
+        columns *= len(covariate.slots) - 1 if isinstance(covariate, CategoricalCovariate) else factor.columns
+    return columns
 
 
 def _wrong_factor(factor: TermFactor, covariates: Mapping[str, Covariate], *, alone: bool) -> str | None:
-    name, one = factor.column, covariates.get(factor.column)
-    if one is None:
+    name, covariate = factor.column, covariates.get(factor.column)
+    if covariate is None:
         return f"'{name}' is no covariate; add it to 'covariates', or remove the term"
     if factor.function is TermFunction.line:
         return f"'{name}' is adjusted for as a line already; remove it from 'terms'" if alone else None
-    if not isinstance(one, NumericCovariate) or one.codes is not None:
+    if not isinstance(covariate, NumericCovariate) or covariate.codes is not None:
         return f"'{name}' has levels or codes and no other function; write it in a product, as {name}:age"
     if factor.function is TermFunction.spline and not alone:
         return f"a spline of '{name}' stands by itself; write a product with {name}, its powers or a threshold"
-    return _beyond_range(factor, one)
+    return _beyond_range(factor, covariate)
 
 
-def _beyond_range(factor: TermFactor, one: NumericCovariate) -> str | None:
-    """Say why a function has no value, or no meaning, within the declared range."""
-    name, ends = factor.column, f"{one.lower:g} to {one.upper:g}"
+def _beyond_range(factor: TermFactor, covariate: NumericCovariate) -> str | None:
+    """Return why a function has no value, or no meaning, within the declared range."""
+    name, ends = factor.column, f"{covariate.lower:g} to {covariate.upper:g}"
     if factor.function in (TermFunction.log, TermFunction.sqrt):
-        if one.scale is not None and one.scale == NumberScale(factor.function.value):
-            return f"'{name}' has scale '{one.scale}', so that its line is this already; remove the term"
-        least = one.lower > 0 if factor.function is TermFunction.log else one.lower >= 0
-        if not least:
+        if covariate.scale is not None and covariate.scale == NumberScale(factor.function.value):
+            return f"'{name}' has scale '{covariate.scale}', so that its line is this already; remove the term"
+        defined = covariate.lower > 0 if factor.function is TermFunction.log else covariate.lower >= 0
+        if not defined:
             return (
                 f"the declared range of '{name}' is {ends}, where {factor.function}({name}) has no value at every "
                 "number; narrow it in the study to begin above 0, as covariates: {" + name + ": {lower: 1}}"
             )
-    outside = [f"{knot:g}" for knot in factor.knots if not one.lower < knot < one.upper]
+    outside = [f"{knot:g}" for knot in factor.knots if not covariate.lower < knot < covariate.upper]
     if outside:
-        what = "the threshold" if factor.function is TermFunction.above else "knot"
-        return f"{what} {outside[0]} is not within the declared range of '{name}', {ends}; write one between its ends"
+        kind = "the threshold" if factor.function is TermFunction.above else "knot"
+        return f"{kind} {outside[0]} is not within the declared range of '{name}', {ends}; write one between its ends"
     if any(a >= b for a, b in zip(factor.knots, factor.knots[1:], strict=False)):
         return f"knots of '{name}' must ascend; write them in order, each once"
     return None

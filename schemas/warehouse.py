@@ -427,22 +427,19 @@ class Manifest(Frozen):
     @property
     def left_out(self) -> dict[str, int]:
         """Rows of all partitions that were left out, by the column in which they have no value."""
-        found = Counter[str]()
+        counts = Counter[str]()
         for block in self.blocks:
-            found.update(block.left_out)
-        return dict(found)
+            counts.update(block.left_out)
+        return dict(counts)
 
     def snapshots(self, blocks: Collection[str] | None = None) -> tuple[TableSnapshot, ...]:
-        """Return the states of open tables that blocks (None: all) were taken from, each once."""
-        found = {one.snapshot for one in self.blocks if blocks is None or one.block in blocks}
-        return tuple(sorted(filter(None, found), key=lambda one: (one.format, one.table, one.version)))
+        """Return the distinct snapshots of open tables that blocks (None: all) were extracted from."""
+        distinct = {block.snapshot for block in self.blocks if blocks is None or block.block in blocks}
+        return tuple(sorted(filter(None, distinct), key=lambda table: (table.format, table.table, table.version)))
 
     @property
     def late(self) -> tuple[str, ...]:
-        """The blocks whose rows may still be to come.
-
-        They are the blocks without rows after the first that has some, or all of them.
-        """
+        """The blocks whose rows may be late: empty ones after the first with rows, or all."""
         began = next((index for index, block in enumerate(self.blocks) if block.rows), 0)
         return tuple(block.block for block in self.blocks[began:] if not block.rows)
 

@@ -7,5 +7,5 @@
 - ``ipw``: A study by inverse probability weighting.
 - ``matching``: A study by capped nearest-neighbour matching (PrivATE: Yuan et al. 2026).
 - ``regression``: A study by covariate adjustment from noisy moments.
-- ``survival``: Ask for times to an event: curves, risks and restricted mean times, unadjusted or adjusted.
+- ``survival``: Ask for times to an event: curves, risks and restricted means, unadjusted or adjusted.
 """

@@ -1,4 +1,4 @@
-"""Ask for times to an event: curves, risks and restricted mean times, unadjusted or adjusted.
+"""Ask for times to an event: curves, risks and restricted means, unadjusted or adjusted.
 
 Questions of subgroups, horizons, causes and arms are all answered from one release of cells. A person is in one cell,
 so that further questions cost no budget (``docs/proofs/survival.md``, section 10). With covariates the cells make an

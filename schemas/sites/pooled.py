@@ -210,25 +210,25 @@ class CombinedTable(EffectTable):
     def estimates(self, answer: CombinedAnswer) -> list[tuple[str, PooledEstimate]]:
         """Return every estimate of an answer by name, the declared one last."""
         by_model = {Model.fixed: answer.fixed, Model.random: answer.random}
-        named = [
+        estimates = [
             (f"{name.capitalize()} effects", by_model[name]) for name in sorted(Model, key=self.headline_model.__eq__)
         ]
-        named.append(("Stratified by site", answer.stratified))
-        return [(name, found) for name, found in named if found is not None]
+        estimates.append(("Stratified by site", answer.stratified))
+        return [(name, estimate) for name, estimate in estimates if estimate is not None]
 
     def interval_of(self, answer: Answer) -> Interval | None:
-        """Return the interval of an answer, with what it speaks of; None where it has none."""
-        found = self.chosen(cast(CombinedAnswer, answer))
-        return None if found is None else found.interval
+        """Return the interval of an answer; None where it has none."""
+        estimate = self.chosen(cast(CombinedAnswer, answer))
+        return None if estimate is None else estimate.interval
 
     def variance_of(self, answer: Answer) -> Variance | None:
         """Return an answer's variances; None where it has none."""
-        found = self.chosen(cast(CombinedAnswer, answer))
-        return None if found is None else found.variance
+        estimate = self.chosen(cast(CombinedAnswer, answer))
+        return None if estimate is None else estimate.variance
 
 
 class SiteGate(GateResult):
-    """A gate as a site found it."""
+    """A site's verdict on a gate."""
 
     site: Slug
 

@@ -221,7 +221,7 @@ class SignedTerms(Frozen):
     @property
     def opened(self) -> datetime:
         """When the first of these rounds opened: an answer to it is not stale in a later one."""
-        return min(one.terms.opened for one in self.chain)
+        return min(signed.terms.opened for signed in self.chain)
 
 
 class Statement(Frozen):
