@@ -26,7 +26,7 @@
 - ``study``: A study in full: the request of the analyst with the declarations of the owner.
 - ``table``: Studies of effects: a table of questions, of one row or of many.
 - ``terms``: Terms that a study declares beside its covariates.
-- ``warehouse``: source.yaml: what to take out of a warehouse, by which key, over which declared range.
+- ``warehouse``: source.yaml: what to extract from a warehouse, by which key, over which declared range.
 - ``where``: Conditions of eligibility: comparisons of declared columns with public values.
 - ``asked/``: Models of the study file that an analyst writes, which the owner's contract completes.
 - ``estimators/``: Models of each estimator's study: one module an estimator.

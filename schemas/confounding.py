@@ -1,7 +1,7 @@
 """State facts on adjustment for confounding, and what an analyst assumes of it.
 
-Methods and shortfalls are codes; here alone they are said, so that panel, page and log say the same. The analyst's
-assumption about confounding is what an estimate allows for where the releases show none of it.
+Methods and shortfalls are codes; their sentences are only here, so that panel, page and log agree. The analyst's
+assumption about confounding bounds the bias where noise hides confounding.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ class PriorSource(StrEnum):
 
 
 class ConfoundingStatement(Worded):
-    """State what was done about confounding, and how well.
+    """State how confounding was adjusted for, and how far.
 
     Attributes:
         state: how far it was adjusted for.
-        method: by what; None where nothing was adjusted for.
+        method: the method of adjustment; None: no adjustment.
         share: part of the variance of expected confounding that was adjusted for, less what curves that are not
             adjusted for may do. A statement tells the size of what is left, sqrt(1 - share): of a share of .97 it is
             .17.
@@ -93,9 +93,9 @@ class ConfoundingStatement(Worded):
         unseen: by how much curves and products that noise hides, or that were not looked for, may move the estimate, in
             outcome units; the interval counts what they usually do. None in a trial, where nothing was adjusted
             for or can curve, and of a model that the study states by its terms.
-        prior: who chose that prior.
+        prior: who chose the prior.
         left_out: covariates and levels that could not be adjusted for, which the share does not count.
-        shortfall: why not all was adjusted for.
+        shortfall: the reason for incomplete adjustment.
         explained: of the outcome's variance within arms, what covariates are seen to explain, where treatment was
             randomised and they were adjusted for to gain precision.
     """
@@ -140,24 +140,21 @@ class ConfoundingStatement(Worded):
 
     @property
     def done(self) -> str:
-        """Say to a person what was done."""
+        """State what was adjusted for."""
         if self.shortfall is Shortfall.not_asked:
             return f"Unadjusted: {SHORTFALLS[self.shortfall]}."
         return f"{capital(self.sentence)}."
 
     @property
     def unable(self) -> str:
-        """Say for how many covariates or levels nothing could be done, and why; empty if for none."""
+        """State how many covariates or levels could not be adjusted for, and why; may be empty."""
         count = len(self.left_out)
         what, how = ("covariate or level", "it varies") if count == 1 else ("covariates or levels", "they vary")
         return f"{count} {what} could not be adjusted for: privacy noise hides how {how}." if count else ""
 
     @property
     def of_curves(self) -> str:
-        """Say what curves and products may do that are not adjusted for.
-
-        It is empty where nothing is to be said.
-        """
+        """State the possible bias of curves and products that were not adjusted for; may be empty."""
         moves = "" if self.unseen is None else f"could move the estimate by {number(self.unseen, 2)}"
         if not self.linear:
             return moves and f"Curves and products that noise hides {moves}."
@@ -168,12 +165,12 @@ class ConfoundingStatement(Worded):
         )
 
     def times(self, factor: float) -> ConfoundingStatement:
-        """Return it of an estimate in other units."""
+        """Return the statement of an estimate in other units."""
         return self if self.unseen is None else self.model_copy(update={"unseen": self.unseen * factor})
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Say what was done, why no more, and what could not be."""
+        """State the adjustment, the reason for its limits, and what it leaves out."""
         why = SHORTFALLS[self.shortfall] if self.state is AdjustmentState.partly and self.shortfall else ""
         why = why and f"{capital(why)}."
         return tuple(filter(None, (self.done, why, self.of_curves, self.unable)))
@@ -182,7 +179,7 @@ class ConfoundingStatement(Worded):
 class CovariateBalance(Frozen):
     """The standardised mean difference of a covariate, before and after weighting.
 
-    It is in standard deviations within arms, treated minus controls, from released numbers alone.
+    In units of standard deviations within arms, treated minus controls, from released numbers.
     """
 
     covariate: str
@@ -192,7 +189,7 @@ class CovariateBalance(Frozen):
 
 
 def _size(left: float) -> str:
-    """Return what is left of a size.
+    """Return a share in words.
 
     >>> _size(0.17), _size(0.004)
     ('about 17%', 'less than 1%')
@@ -201,7 +198,7 @@ def _size(left: float) -> str:
 
 
 def whole_percent(share: float) -> str:
-    """Return a share in whole percent; what is neither nothing nor all does not read so."""
+    """Return a share in whole percent; 0% and 100% only for exactly none and all."""
     digits = round(100 * share)
     if digits == 100 and share < 1:
         return "more than 99%"
@@ -218,13 +215,13 @@ TOO_NOISY = ConfoundingStatement(state=AdjustmentState.unadjusted, shortfall=Sho
 def by(
     method: AdjustmentMethod, shortfall: Shortfall | None = None, share: float | None = None
 ) -> ConfoundingStatement:
-    """Return that covariates were adjusted for by a method: in part if something falls short."""
+    """Return the statement of an adjustment by a method, partial where it has a shortfall."""
     state = AdjustmentState.adjusted if shortfall is None else AdjustmentState.partly
     return ConfoundingStatement(state=state, method=method, shortfall=shortfall, share=share)
 
 
 def of_trial(method: AdjustmentMethod | None = None, explained: float | None = None) -> ConfoundingStatement:
-    """Return what was done where treatment was randomised.
+    """Return the statement of a trial.
 
     Args:
         method: by which covariates were adjusted for; None: the arms are compared as they are.
@@ -257,7 +254,7 @@ def of_share(
     left_out: tuple[str, ...] = (),
     unseen: float | None = None,
 ) -> ConfoundingStatement:
-    """Return how far a regression on noisy moments adjusts.
+    """Return the statement of a regression on noisy moments.
 
     Args:
         share: of the confounding that the prior expects, what was adjusted for, in [0, 1].
@@ -293,11 +290,9 @@ class ConfoundingPrior(Frozen):
     distance: Annotated[Finite, Field(ge=0, le=10)] = 1.0
 
     def bias(self, distance: float | None = None) -> float:
-        """Return the bias allowed for, in standard deviations of the outcome within arms.
+        """Return the allowed bias sqrt(outcome_r2) distance, in the outcome's SDs within arms.
 
-        It is sqrt(outcome_r2) distance.
-
-        ``distance``: in place of the declared one, where more than it is left.
+        ``distance``: replaces the declared distance where a larger one remains.
         """
         return math.sqrt(self.outcome_r2) * (self.distance if distance is None else distance)
 
@@ -313,11 +308,9 @@ class ConfoundingSettings(EstimatorSettings):
     confounding_prior: ConfoundingPrior = ConfoundingPrior()
 
     def bias(self, distance: float | None = None) -> float:
-        """Return the bias by confounding that is allowed for.
+        """Return the allowed bias in the outcome's SDs within arms; 0 in a trial.
 
-        It is in standard deviations of the outcome within arms, and 0 in a trial.
-
-        ``distance``: in place of the declared one, where more than it is left.
+        ``distance``: replaces the declared distance where a larger one remains.
         """
         return 0.0 if self.trial else self.confounding_prior.bias(distance)
 

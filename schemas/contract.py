@@ -1,9 +1,7 @@
 """dataset.yaml: what the data's owner declares and allows.
 
-It lies beside the data; without one nothing runs.
-
-The owner alone says who is protected, what each column holds and what may be asked; a study can only ask
-(``schemas/asked/``). The file speaks of the folder that it lies in and names no other.
+It lies beside the data, is about the folder that it lies in, and is required for every run. The owner alone declares
+who is protected, what each column holds and what may be asked; a study can only ask (``schemas/asked/``).
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ from causalveil.schemas.study import Slug, Study
 
 CONTRACT_FILE = "dataset.yaml"
 CONTRACT_SCHEMA_FILE = Path(__file__).with_name("dataset-v1.schema.json")
-# What the owner's file was called before it declared the columns.
 
 
 class DataClass(StrEnum):
@@ -59,10 +56,7 @@ class Review(StrEnum):
 
 
 class BlockKey(Frozen):
-    """The folder key whose values are ledger blocks.
-
-    It says whether a unit may have rows in several of them.
-    """
+    """The folder key of ledger blocks, and whether a unit may have rows in several blocks."""
 
     key: Name
     units_span: bool
@@ -78,10 +72,7 @@ EstimatorName = Annotated[str, AfterValidator(_known_estimator)]
 
 
 class Contract(Frozen):
-    """The owner's declaration of one dataset.
-
-    It says what columns hold, who is protected, and what may be asked.
-    """
+    """The owner's declaration of a dataset: columns, who is protected, and what may be asked."""
 
     dataset: Slug
     data_class: DataClass
@@ -129,7 +120,7 @@ class Contract(Frozen):
     owner_key: Annotated[
         PublicKey | None, Field(description="the owner's public key; grants of sensitive data are signed")
     ] = None
-    # A share of the cap: once less is left of it, scheduled runs tell (event ``causalveil.budget.low``).
+    # A share of the cap: when less remains, scheduled runs send the event ``causalveil.budget.low``.
     warn_below: Annotated[float | None, Field(gt=0, lt=1, strict=False)] = None
 
     @field_validator("caps")
@@ -143,7 +134,7 @@ class Contract(Frozen):
         return caps
 
     def signed_sum(self, name: str) -> bool:
-        """Return whether a column is a sum of a unit's rows that may be below 0 and above."""
+        """Return whether a column is a sum of a unit's rows that may have either sign."""
         column = self.columns[name]
         summed = self.rows is not None and self.rows.aggregate(name) is Aggregate.sum
         return summed and isinstance(column, NumberColumn) and column.lower < 0 < column.upper
@@ -165,7 +156,7 @@ class Contract(Frozen):
         except RuleBroken as problem:
             breaches += problem.breaches
         else:
-            # Which columns a study can name is known only where rows can be reduced.
+            # The columns that a study can name follow from valid ``rows`` only.
             breaches += self._names_without_values()
         if breaches:
             raise RuleBroken("", also=breaches)
@@ -234,15 +225,12 @@ class Contract(Frozen):
 
     @property
     def units_span_blocks(self) -> bool:
-        """Return whether a unit may have rows in several blocks, on the owner's word."""
+        """True if a unit may have rows in several blocks, as the owner declares."""
         return self.blocks is not None and self.blocks.units_span
 
     @property
     def offered(self) -> dict[str, Declared]:
-        """The columns that a study can name.
-
-        They are as declared, or what becomes of them where rows are reduced to one.
-        """
+        """The columns that a study can name: as declared, or as they are after rows are reduced."""
         return offered(self.rows, self.columns)
 
     @property
@@ -255,31 +243,26 @@ class Contract(Frozen):
         }
 
     def unspeakable(self, required: Iterable[str]) -> str | None:
-        """Return the first required column that is not publicly known to hold a value.
+        """Return the first required column whose missing values are private; None: there is none.
 
-        Rows without a value in it would be left out. Returns None if there is none, or the data are not sensitive.
-
-        n is printed exactly before any grant, so of sensitive data it may depend on ids and on nothing else, unless the
-        owner wrote that having a value is public.
+        Rows without a value in it would be left out, and n is printed exactly before any grant: of sensitive data it
+        may depend on ids alone, and on columns in ``recorded_is_public``.
         """
         if self.data_class is not DataClass.sensitive:
             return None
-        known = (self.unit, *self.recorded_is_public)
-        return next((name for name in required if name not in known), None)
+        public = (self.unit, *self.recorded_is_public)
+        return next((name for name in required if name not in public), None)
 
     @property
     def digest(self) -> str:
-        """SHA-256 over what the contract declares.
-
-        It leaves out the ledger's identity, and when the owner is told.
-        """
+        """SHA-256 over all keys but ``ledger`` and ``warn_below``."""
+        # Contracts of versions before clusters keep their digests.
         without = {"ledger", "warn_below", *(() if self.clusters else ("clusters",))}
-        text = self.model_dump_json(exclude=without)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(self.model_dump_json(exclude=without).encode()).hexdigest()
 
     @property
     def for_simulation(self) -> Contract:
-        """Copy for a ledger that is thrown away: no owner's key, no review, no particular ledger."""
+        """A copy for a temporary ledger: without owner's key, review and ledger."""
         return self.model_copy(update={"ledger": None, "review": Review.none, "owner_key": None})
 
 
@@ -305,11 +288,9 @@ def parse_contract(text: str, where: str) -> Contract:
 
 
 def load_contract(path: Path) -> Contract:
-    """Read and validate a dataset.yaml that is named by its path.
+    """Read and validate a dataset.yaml at a path, to grant or to quote it.
 
-    The path is named to grant the contract or to quote it.
-
-    Code that reads rows has the contract from the folder that it opened: ``tasks.data.data_folder``.
+    Code that reads rows has the contract of the folder that it opened: ``tasks.data.data_folder``.
 
     Raises:
         ContractError: missing, a link, or wrong.
@@ -322,15 +303,15 @@ def load_contract(path: Path) -> Contract:
 
 
 def check_allowed(contract: Contract, study: Study, *, simulate: bool) -> None:
-    """Check everything that a contract forbids but amounts, which are the ledger's.
+    """Check a study against its contract, but for amounts, which the ledger checks.
 
     Args:
-        contract: what the owner allows.
-        study: what is asked.
-        simulate: whether noise is to come from a seed.
+        contract: the contract.
+        study: the study.
+        simulate: whether noise is seeded.
 
     Raises:
-        ContractError: seeded noise on sensitive data; or estimator, guarantee or an unbounded half is forbidden.
+        ContractError: seeded noise on sensitive data, or a forbidden estimator, guarantee or unbounded half.
         BudgetRefused: the level has no cap.
     """
     for refusal in refusals(contract, study, simulate=simulate):
@@ -345,9 +326,10 @@ def refusals(contract: Contract, study: Study, *, simulate: bool) -> Iterator[St
             "use `causalveil simulate` for data to try things on"
         )
     if study.estimator.name not in contract.estimators:
-        allowed = ", ".join(contract.estimators)
-        asked = f"does not allow estimator '{study.estimator.name}'"
-        yield ContractError(f"the contract of '{contract.dataset}' {asked}; it allows {allowed}")
+        yield ContractError(
+            f"the contract of '{contract.dataset}' does not allow estimator '{study.estimator.name}'; it allows "
+            f"{', '.join(contract.estimators)}"
+        )
     if study.guarantee not in contract.guarantees:
         yield ContractError(f"the contract of '{contract.dataset}' does not allow guarantee '{study.guarantee}'")
     for half in study.unbounded:

@@ -1,6 +1,6 @@
 """The contract as a pandera schema.
 
-It decides which columns and rows are admitted, and nothing else does.
+It alone decides which columns and rows are admitted.
 
 The schema follows from what is declared alone. Its columns say which stored types may be read as what is declared; a
 file's footer is held to them. Its checks say what no row may hold, one check a rule over all columns that the rule is
@@ -49,7 +49,7 @@ class ReadAs(polars_engine.DataType):
     role: Column
 
     def __init__(self, role: Column) -> None:
-        """``role``: what is declared."""
+        """``role``: the requirements on the column."""
         object.__setattr__(self, "role", role)
 
     def check(self, pandera_dtype: Any, data_container: Any = None) -> bool:  # noqa: ARG002  (as pandera calls it)
@@ -57,18 +57,15 @@ class ReadAs(polars_engine.DataType):
         return accepts(self.role, pandera_dtype)
 
     def __str__(self) -> str:
-        """Return what the schema prints."""
+        """Return pandera's name of the type."""
         return str(self.role.holds)
 
 
 class Tally:
-    """Counts of the rows of a frame that break each rule of each column.
-
-    They are counted once for all checks of a schema.
-    """
+    """Counts of a frame's rows that break each rule of each column, made once for all checks."""
 
     def __init__(self, roles: Roles) -> None:
-        """``roles``: what each column must hold; a frame may lack some of them."""
+        """``roles``: the requirements on each column; a frame may lack columns."""
         self._roles = roles
         self._types: dict[str, pl.DataType] | None = None
         self._looks: list[pl.Expr] = []
@@ -85,7 +82,7 @@ class Tally:
         return self._last[1]
 
     def forget(self) -> None:
-        """Let go of the rows of the last frame."""
+        """Release the last frame."""
         self._last = None
 
     def _count(self, frame: pl.LazyFrame) -> Broken:
@@ -180,10 +177,7 @@ class ContractSchema:
             self._tally.forget()
 
     def told(self) -> dict[str, tuple[Rule, ...]]:
-        """Return what the schema refuses of each column, its type first.
-
-        It is as pandera's schema has it now.
-        """
+        """Return the rules of each column in pandera's schema, that of its type first."""
         about = _columns_of_rules(self._roles)
         rules = [Rule(str(check.name)) for check in self.schema.checks]
         return {

@@ -1,9 +1,8 @@
 """Declare what columns hold, and how several rows of a unit become one.
 
-Both are the owner's, in ``columns`` and ``rows`` of dataset.yaml. A unit's rows are put in the order of one column; the
-first or the last ``at_most`` of them count, and each column of the row that results comes of those by its aggregate.
-What the result can hold follows from the contract alone, so one unit is one bounded row however many rows it has
-(``docs/proofs/data.md``).
+The owner declares both, in ``columns`` and ``rows`` of dataset.yaml. A unit's rows are sorted by one column; the first
+or the last ``at_most`` of them count, and each column is reduced to one value by its aggregate. The range of the result
+follows from the contract alone, so one unit is one bounded row however many rows it has (``docs/proofs/data.md``).
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Frozen
 
 Words = Annotated[str, Field(max_length=2000)]
-# Periods of one column that a contract may make columns of.
+# The most periods of one column in ``rows.wide``.
 MOST_PERIODS = 200
-# Between a column and a period in the name of a column that `rows.wide` makes.
+# The separator of column and period in the name of a column that ``rows.wide`` makes.
 PERIOD = "@"
 
 
 class DeclaredColumn(Frozen):
-    """The keys that every column has.
+    """The keys of every column.
 
     ``nulls: indicator`` welcomes nulls: a study that uses the column says who has one.
     """
@@ -58,11 +57,9 @@ class DeclaredColumn(Frozen):
 
 
 class NumberColumn(DeclaredColumn, Bounds):
-    """A number and its range, known without looking at the data.
+    """A number and its range, from public knowledge; values beyond it are clipped.
 
-    Values beyond it are clipped, always.
-
-    ``scale``: on which scale it is read where it is a covariate; a study may say otherwise.
+    ``scale``: the scale on which it is read as a covariate; a study may replace it.
     """
 
     scale: NumberScale | None = None
@@ -82,12 +79,10 @@ DeclaredLevels = Annotated[
 
 
 class LevelsColumn(DeclaredColumn):
-    """A category: a list of its levels, or a mapping of names to them.
+    """A category: a list of levels, or levels by name, as ``levels: {never: 1, former: 2}``.
 
-    As ``levels: {never: 1, former: 2, current: 3}``, the shape that ``codes`` and ``event`` have.
-
-    ``others``: whether a value that is no level counts as the level ``other``, or is refused. A name changes nothing
-    that is computed: people read it in place of its code.
+    ``others``: whether a value that is no level counts as the level ``other``, or is refused. Names affect no
+    computation: people read them in place of the levels.
     """
 
     levels: DeclaredLevels
@@ -107,16 +102,16 @@ class LevelsColumn(DeclaredColumn):
 
     @property
     def codes(self) -> tuple[str | int, ...]:
-        """The levels as they stand in the rows."""
+        """The levels, as rows hold them."""
         return tuple(self.levels.values()) if isinstance(self.levels, dict) else self.levels
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of the levels, in their order; None where the owner gave none."""
+        """The names of the levels, in their order; None where they have none."""
         return tuple(self.levels) if isinstance(self.levels, dict) else None
 
     def coded(self, value: Any) -> Any:
-        """Return the code that a value names; a value that is no name is returned as it is."""
+        """Return the code that a value names; other values are returned unchanged."""
         return self.levels.get(value, value) if isinstance(self.levels, dict) and isinstance(value, str) else value
 
 
@@ -133,10 +128,7 @@ DeclaredCodes = Annotated[
 
 
 class CodesColumn(DeclaredColumn):
-    """A column of one of two codes.
-
-    They are ``{control, treated}`` of a treatment and ``{no, yes}`` of anything else, which is read as 0 and 1.
-    """
+    """A column of two codes: ``{control, treated}`` of a treatment, else ``{no, yes}``."""
 
     codes: DeclaredCodes
 
@@ -144,9 +136,8 @@ class CodesColumn(DeclaredColumn):
 class FollowUp(Frozen):
     """Times from an origin that every unit has.
 
-    The longest time that counts and the smallest step that is recorded are declared.
-
-    ``origin``: time zero, in words, as ``randomised`` or ``date of diagnosis``.
+    ``upper``: the longest time that counts. ``step``: the smallest difference that is recorded. ``origin``: time zero,
+    in words, as ``randomised`` or ``date of diagnosis``.
     """
 
     upper: Annotated[Finite, Field(gt=0, le=1e9)]
@@ -163,10 +154,7 @@ class FollowUp(Frozen):
 
 
 class TimeColumn(DeclaredColumn):
-    """The time from an origin to an event or to the end of follow-up.
-
-    Nothing is asked of what came after ``upper``.
-    """
+    """The time from an origin to an event or to the end of follow-up; at most ``upper`` counts."""
 
     time: FollowUp
 
@@ -202,7 +190,7 @@ class EventColumn(DeclaredColumn):
 
     @property
     def kinds(self) -> dict[str, str | int | None]:
-        """Every name with its code; None where it has all that were not declared."""
+        """Every name with its code; None: all undeclared codes."""
         return {**self.codes, **({OTHER: None} if self.others is Others.other else {})}
 
     @property
@@ -245,7 +233,7 @@ Declared = Annotated[
 
 
 class Keep(StrEnum):
-    """From which end of their order a unit's rows are kept."""
+    """The end of the order from which a unit's rows are kept."""
 
     first = "first"
     last = "last"
@@ -273,12 +261,10 @@ _OF_CODES = (*_OF_ORDER, Aggregate.sum, Aggregate.mean, Aggregate.any, Aggregate
 
 
 class RowsPerUnit(Frozen):
-    """``at_most`` rows of a unit count, from one end of the order.
+    """At most ``at_most`` rows of a unit count, from one end of the order.
 
-    Columns without an aggregate are that end's row.
-
-    Rows without a value of ``order`` stand at the other end: they count only where a unit has no others. To leave them
-    out would drop units for what stands in their rows.
+    Columns without an aggregate have the value of the row at that end. Rows without a value of ``order`` are at the
+    other end: they count only where a unit has too few others. To leave them out would drop units by their values.
     """
 
     at_most: Annotated[int | None, Field(ge=1, le=10_000)] = None
@@ -296,19 +282,19 @@ class RowsPerUnit(Frozen):
 
     @property
     def periods(self) -> dict[str, tuple[str, str | int]]:
-        """Every column that ``wide`` makes: of which column it is, and at which value of ``order``.
+        """Every column that ``wide`` makes, with its source column and value of ``order``.
 
         >>> RowsPerUnit(order="year", wide={"wage": (1982, 1983)}).periods
         {'wage@1982': ('wage', 1982), 'wage@1983': ('wage', 1983)}
         """
-        return {f"{name}{PERIOD}{at}": (name, at) for name, values in self.wide.items() for at in values}
+        return {f"{name}{PERIOD}{period}": (name, period) for name, values in self.wide.items() for period in values}
 
     def aggregate(self, name: str) -> Aggregate:
-        """Return the aggregate of a column: the declared one, or else the row that is kept."""
+        """Return the aggregate of a column: as declared, else the value of the kept row."""
         return self.aggregates.get(name, Aggregate(self.keep.value))
 
     def check(self, unit: str, columns: Mapping[str, Declared]) -> None:
-        """Refuse what names no column, has no bound, or has no order to go by.
+        """Refuse unknown columns, sums without a bound, and rows without an order.
 
         Raises:
             ValueError: says what to write instead.
@@ -380,15 +366,13 @@ class RowsPerUnit(Frozen):
                     name,
                 )
             distinct_levels(values)
-        for made in self.periods:
-            if made in (unit, self.order, self.count, *columns):
-                raise RuleBroken(f"'rows.wide' makes column '{made}', which the data have; rename theirs", "rows.wide")
+        for name in self.periods:
+            if name in (unit, self.order, self.count, *columns):
+                raise RuleBroken(f"'rows.wide' makes column '{name}', which the data have; rename theirs", "rows.wide")
 
 
 def offered(rows: RowsPerUnit | None, columns: Mapping[str, Declared]) -> dict[str, Declared]:
-    """Return the columns that a study can name, and what they hold.
-
-    Aggregates have declared ranges, and so has the count.
+    """Return the columns that a study can name; ranges of aggregates follow from the contract.
 
     Args:
         rows: how rows are reduced; None: each unit has one row.
@@ -399,13 +383,13 @@ def offered(rows: RowsPerUnit | None, columns: Mapping[str, Declared]) -> dict[s
     result = {name: _reduced(rows, name, column) for name, column in columns.items()}
     if rows.count is not None and rows.at_most is not None:
         result[rows.count] = NumberColumn(lower=1, upper=rows.at_most, unit_of_measure="rows")
-    for made, (name, _) in rows.periods.items():
-        # A unit may have no row of a period, which is no number, code or level of hers.
-        result[made] = result[name].model_copy(update={"nulls": Missing.indicator})
+    for wide, (name, _) in rows.periods.items():
+        # A unit may have no row of a period.
+        result[wide] = result[name].model_copy(update={"nulls": Missing.indicator})
     return result
 
 
-# Of these a unit has the value of one of her rows: a sum or a mean of two follow-ups is no follow-up.
+# Columns reduced to the value of one row: they have no sums and means.
 _TAKEN_WHOLE = (LevelsColumn, TimeColumn, EventColumn)
 
 
@@ -416,7 +400,7 @@ def _allowed(column: Declared) -> tuple[Aggregate, ...]:
 
 
 def _range(rows: RowsPerUnit, name: str, column: Declared) -> tuple[float, float]:
-    """Return the ends of what a number becomes; (0, 0) where the result is no number.
+    """Return the range of a reduced number; (0, 0) where the result is no number.
 
     The sum of j values in [l, u], 1 <= j <= k, lies in [min(l, k l), max(u, k u)].
     """
@@ -432,7 +416,7 @@ def _range(rows: RowsPerUnit, name: str, column: Declared) -> tuple[float, float
 
 
 def _reduced(rows: RowsPerUnit, name: str, column: Declared) -> Declared:
-    """Return a column as it is once rows are reduced."""
+    """Return the declaration of a column after reduction."""
     lower, upper = _range(rows, name, column)
     if isinstance(column, NumberColumn):
         return column.model_copy(update={"lower": lower, "upper": upper})

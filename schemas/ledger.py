@@ -12,7 +12,7 @@ from causalveil.schemas.privacy import Accounting, Charge, Frozen, Guarantee, Ha
 from causalveil.schemas.study import Slug
 from causalveil.schemas.warehouse import TableSnapshot
 
-# The name under which a run's finished document lies beside its charges.
+# The name of a run's finished document among its charges.
 DOCUMENT = "release"
 
 UNANCHORED = (
@@ -23,7 +23,7 @@ UNANCHORED = (
 
 State = Literal["reserved", "held", "finished", "rejected", "voided"]
 
-# A run id names a folder and stands in messages: no separators, no leading dot.
+# A run id is the name of a folder and appears in messages: no separators, no leading dot.
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]{0,119}$")]
 Text = Annotated[str, Field(min_length=1)]
 
@@ -36,10 +36,7 @@ Total = Annotated[
 
 
 class EarlyRefusal(Frozen):
-    """A refusal before anything could be reserved.
-
-    The contract forbids the study, or it is no study.
-    """
+    """A refusal before a reservation: the contract forbids the study, or the study is invalid."""
 
     run_id: Annotated[str, Field(max_length=120, description="empty if the run had no id yet")]
     dataset: Slug
@@ -53,7 +50,7 @@ class EarlyRefusal(Frozen):
 
 
 class Reservation(Frozen):
-    """All that a run may spend and what it is bound to, declared before a row is read.
+    """The charges of a run, and the data and study that it is bound to, before a row is read.
 
     ``key_check`` is derived from the run's key and reveals nothing of it; a resumed run must show the same.
     """
@@ -118,7 +115,7 @@ class Sum(Frozen):
 
 
 class RhoAccount(Frozen):
-    """A block's account in rho, where accounting is concentrated: these add up, epsilons do not."""
+    """A block's account in rho, where accounting is concentrated: rho adds up, epsilon does not."""
 
     granted: Total
     spent: Total
@@ -148,10 +145,10 @@ class BlockAccount(Frozen):
 
 
 class BudgetOutlook(Frozen):
-    """The account that has the least room for runs like this one.
+    """The account, one block at one level, with the least room for runs like this one.
 
-    It is one block at one level. In a plan the outlook is before the run, so ``fits`` counts it. In a release the run
-    is in ``used``, and ``fits`` counts those that could follow it.
+    In a plan the outlook is before the run, so ``fits`` counts it. In a release the run is in ``used``, and ``fits``
+    counts those that could follow it.
     """
 
     source: Annotated[
@@ -170,7 +167,8 @@ class BudgetOutlook(Frozen):
 class RunAccount(Frozen):
     """One run and its state.
 
-    A reserved run is under way, or died and can be resumed or voided. A held one is finished and waits for its owner.
+    A reserved run is in progress, or was interrupted and can be resumed or voided. A held run is finished and waits for
+    its owner's review.
     """
 
     run_id: str
@@ -184,7 +182,7 @@ class RunAccount(Frozen):
 
 
 class Account(Frozen):
-    """A dataset's account: caps in force, every block that was ever charged, runs.
+    """A dataset's account: caps in force, every block with charges, and runs.
 
     ``older_runs`` are not listed. ``anchored``: as the newest release has it (``LedgerStatement``).
     """

@@ -1,7 +1,7 @@
 """Show owners all datasets, and auditors what happened in one run.
 
-The owner's desk is what a ledger says of all its datasets. The trail of a run comes out of the ledger, and out of
-Prefect's record while there is one.
+The owner's desk shows all datasets of a ledger. The trail of a run is from the ledger, and from Prefect's record where
+one exists.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DeskGrant(Frozen):
 
 
 class DeskRun(Frozen):
-    """One run: what it asked, who asked, and how it ended."""
+    """One run: its question, its author, and its end."""
 
     run_id: str
     study: str
@@ -65,17 +65,14 @@ class DeskRefusal(Frozen):
 
 
 class Concern(Frozen):
-    """Something that an owner should look at, in a sentence."""
+    """A sentence on something that an owner should check."""
 
     at: datetime
     text: str
 
 
 class Pace(Frozen):
-    """The date at which the budget is used up if runs like the last one go on.
-
-    They go on at the pace of those before it.
-    """
+    """The date at which the budget is used up if runs like the last go on at the same pace."""
 
     study: str
     fits: Annotated[int, Field(ge=0, description="how many runs like the last one fit")]
@@ -84,7 +81,7 @@ class Pace(Frozen):
 
 
 class DeskDataset(Frozen):
-    """One dataset: its owner's grants, its accounts, who asked what, and what needs a look."""
+    """One dataset: grants, accounts, runs with their authors, and concerns."""
 
     dataset: str
     data_class: str | None
@@ -103,7 +100,7 @@ class DeskDataset(Frozen):
 
     @property
     def last(self) -> datetime | None:
-        """The moment when anything was last asked or granted."""
+        """The time of the last request or grant."""
         moments = [
             *(grant.by.at for grant in self.grants),
             *(run.reserved.at for run in self.runs),
@@ -113,7 +110,7 @@ class DeskDataset(Frozen):
 
 
 class Desk(Frozen):
-    """Everything on one ledger, from a chain that was verified first."""
+    """All datasets of one ledger, after its chain was verified."""
 
     verified: Verified
     at: datetime
@@ -122,10 +119,7 @@ class Desk(Frozen):
 
 
 class Stamp(Frozen):
-    """The place of a row in the ledger's chain, and the stated author.
-
-    It says when it was written, and who said to be writing, where, what for and with which version.
-    """
+    """The place of a row in the ledger's chain: time, stated author, host, purpose, version."""
 
     seq: int
     hash: str
@@ -155,10 +149,7 @@ class ChargeRecord(Frozen):
 
 
 class LedgerTrail(Frozen):
-    """All that the ledger holds of a run.
-
-    Its reservation was written before a row of data was read.
-    """
+    """The ledger's entries of a run, from its reservation before a row was read."""
 
     dataset: str
     study: str
@@ -220,7 +211,7 @@ class FlowRecord(Frozen):
 
 
 class PrefectTrail(Frozen):
-    """Prefect's part. ``missing`` says why there is none."""
+    """Prefect's record; ``missing``: why there is none."""
 
     missing: str | None
     flow_runs: tuple[FlowRecord, ...] = ()

@@ -80,23 +80,23 @@ class Sizes(Frozen):
     estimation: int
 
 
-# The share of eligible units where no reader states one; a plan names it as it does the treated share.
+# The assumed share of eligible units where none is stated; a plan names it.
 ASSUMED_ELIGIBLE = 0.5
-# Fewer covariates are spoken of from so many on, where half of them are narrower than this part.
+# A plan advises fewer covariates from this number on, where half of them are narrower than this share.
 MANY_COVARIATES, FEWER_HELPS = 10, 0.9
 
 
 class StandIn(Frozen):
-    """A guess at the population, stated by the reader of a plan and never taken from the data.
+    """Assumptions on the population, stated by the reader of a plan, never taken from the data.
 
     ``treated``: share of treated units, also each unit's propensity score. ``deviation``: standard deviation
-    of the outcome within an arm, in outcome units; None: a quarter of the declared width, of 0 and 1 what the mean
-    leaves. ``mean``: of the outcome; None: the middle of its declared range. ``explained``: share of
+    of the outcome within an arm, in outcome units; None: a quarter of the declared width, or of a binary outcome what
+    the mean implies. ``mean``: of the outcome; None: the middle of its declared range. ``explained``: share of
     its variance that covariates explain; ``correlation``: between any two; ``spread``: a numeric covariate's
-    standard deviation over half its declared range, None: each estimator's own guess. ``distance``: by how many
-    standard deviations the arms' means of what drives treatment differ, unless it is randomised. ``eligible``: share of
-    units that meet a study's ``where``; None: half, and a plan says so. ``icc``: intraclass correlation within
-    clusters, where a study has them; None: .05 where whole clusters were treated, else .01.
+    standard deviation over half its declared range, None: each estimator's own guess. ``distance``: the difference
+    between the arms' means of the index that drives treatment, in standard deviations, unless it is randomised.
+    ``eligible``: share of units that meet a study's ``where``; None: half, and a plan says so. ``icc``: intraclass
+    correlation within clusters, where a study has them; None: .05 where whole clusters were treated, else .01.
     """
 
     treated: float = 0.5
@@ -111,14 +111,14 @@ class StandIn(Frozen):
 
     @property
     def eligible_share(self) -> float:
-        """Return the share of units that meet a study's ``where``: as told, or assumed."""
+        """Return the share of units that meet a study's ``where``: stated or assumed."""
         return ASSUMED_ELIGIBLE if self.eligible is None else self.eligible
 
     @classmethod
     def told(cls, **values: float | None) -> Self:
-        """Return the stand-in of a reader who states some values.
+        """Return the stand-in with the values that a reader states.
 
-        None keeps a default and is not told.
+        None keeps a default, which does not count as stated.
 
         >>> sorted(StandIn.told(treated=0.1, deviation=None).model_fields_set)
         ['treated']
@@ -162,7 +162,7 @@ class Tls(Frozen):
 class Execution(Frozen):
     """The operator's settings of how stages run.
 
-    They are no part of what stages compute, so no part of the digest.
+    They do not affect results, and are not in the digest.
 
     Without an ``address`` Dask and Ray start ``workers`` processes on this machine for the time of the run.
     """
@@ -189,7 +189,7 @@ class SiteSettings(Frozen):
     """Everything that the operator of a machine decides, beside Prefect's own settings.
 
     ``ledger``: its URL; ``shared``: a folder of the workers of one site, with its keys; ``scratch``: where runs keep
-    normalised rows; ``actor``: who the ledger says ran something;
+    normalised rows; ``actor``: the name under which the ledger records runs;
     ``concurrency``: runs of one dataset at a time, when a limit is made for it.
     """
 

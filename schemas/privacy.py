@@ -1,14 +1,12 @@
 """Name the terms of the guarantee: amounts, neighbours, levels, costs and keys.
 
-Add up charges over the parts of the units that they touch, in exact decimals.
-
 Amounts of privacy budget are exact decimals, parsed from text and never from binary floats. Three spends of 0.1 fit
 into 0.3 only in decimals. At most 15 significant digits are accepted, so that an amount written to JSON as a number and
 read back is the same decimal.
 
-A key is ``ed25519:`` and 64 hex digits, never a point of low order. Under a key of low order a signature that no key
-made verifies for many messages (RFC 8032, section 5.1.7, checks the equation alone). Every key that a file or a ledger
-names, of a site or of an owner, is therefore checked here.
+A key is ``ed25519:`` and 64 hex digits, never a point of low order. Under a key of low order forged signatures verify
+for many messages (RFC 8032, section 5.1.7, checks the equation alone), so every key in a file or a ledger is checked
+here.
 """
 
 from __future__ import annotations
@@ -24,17 +22,14 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 
 def met_by_one_unit(charges: Sequence[Charge]) -> list[list[Charge]]:
-    """Return the charges that a unit meets.
-
-    There is a list for each half of a split, and one in all where no charge is of a half.
-    """
+    """Return the charges on a unit: a list for each half, or one where none is of a half."""
     common = [charge for charge in charges if charge.scope is Scope.all]
     halves = [[charge for charge in charges if charge.scope is half] for half in (Scope.train, Scope.estimation)]
     return [[*common, *half] for half in halves] if any(halves) else [common]
 
 
 def largest_sum(charges: Sequence[Charge], amount: Callable[[Charge], Decimal]) -> Decimal:
-    """Return the largest sum of an amount that one unit can meet.
+    """Return the largest sum of an amount over the charges on any one unit.
 
     Raises:
         decimal.Inexact: the sum has too many digits.
@@ -86,7 +81,7 @@ def amount_text(amount: Decimal) -> str:
 
 
 def cost_text(cost: Any) -> str:
-    """Return the epsilon and the delta that something has, in words."""
+    """Return epsilon and delta in words."""
     return f"epsilon {amount_text(cost.epsilon)}, delta {amount_text(cost.delta)}"
 
 
@@ -124,16 +119,13 @@ class Frozen(BaseModel):
 
     @classmethod
     def taken_from(cls, document: BaseModel, **own: Any) -> Self:
-        """Return a document with fields of another by the same names, and some of its own."""
+        """Return a model with the equally named fields of another, and further fields."""
         shared = {key: getattr(document, key) for key in cls.model_fields.keys() & type(document).model_fields.keys()}
         return cls(**shared | own)
 
 
 class Neighbours(StrEnum):
-    """The neighbouring relation.
-
-    One for the whole house; ``docs/privacy.md`` says what depends on it.
-    """
+    """The neighbouring relation of all proofs; ``docs/privacy.md`` says what depends on it."""
 
     replace_one = "replace_one"
 
@@ -151,27 +143,21 @@ class Level(StrEnum):
 
 
 class Half(StrEnum):
-    """The two halves of a split.
-
-    They are the units that train models, and the units that the models are applied to.
-    """
+    """The two halves of a split: units that train models, and units to which these are applied."""
 
     train = "train"
     test = "test"
 
 
 class Guarantee(StrEnum):
-    """On what the privacy proof rests: this sample size, or a limit argument."""
+    """The kind of privacy proof: for this sample size, or asymptotic."""
 
     finite_sample = "finite_sample"
     asymptotic = "asymptotic"
 
 
 class Accounting(StrEnum):
-    """The rule by which runs add up against a cap.
-
-    It is zero-concentrated privacy (rho), or sums of epsilon and delta.
-    """
+    """The composition of runs under a cap: zero-concentrated, or sums of epsilon and delta."""
 
     concentrated = "concentrated"
     basic = "basic"
@@ -180,7 +166,7 @@ class Accounting(StrEnum):
 class Scope(StrEnum):
     """The set of units that a release reads: all units, or one of the two halves of a split.
 
-    Only what a scope touches is charged, so the total is the larger over the halves
+    Units outside a scope are not charged, so the total is the larger over the halves
     (``tasks/privacy/accountant.py:compose``).
     """
 
@@ -205,9 +191,7 @@ class PrivacyCost(Frozen):
 
 
 class GaussianCost(PrivacyCost):
-    """The cost of one Gaussian draw.
-
-    It has mu of Gaussian differential privacy, and an (epsilon, delta) that the draw keeps alone.
+    """The cost of one Gaussian draw: mu of Gaussian privacy, and its (epsilon, delta).
 
     Draws compose by mu alone (``tasks/privacy/gaussian.py``); the pairs of several draws are never added.
     """
@@ -216,7 +200,7 @@ class GaussianCost(PrivacyCost):
 
 
 class Charge(Frozen):
-    """One declared draw of noise: what it is, whom it touches, what it costs.
+    """One declared draw of noise: its mechanism, the units that it concerns, and its cost.
 
     ``epsilon`` and ``delta`` hold for the draw alone. Together draws cost less than the sum: Gaussian ones compose by
     ``mu``, and over runs by ``rho`` (``docs/proofs/accounting.md``).
@@ -258,9 +242,7 @@ LOW_ORDER = frozenset(
 
 
 def refuse_low_order(key: str) -> str:
-    """Return a key as it is, unless it is unsafe (RFC 8032, 5.1.3).
-
-    A key is unsafe if its point has low order or its y coordinate is not reduced.
+    """Return a key; refuse points of low order or with an unreduced y (RFC 8032, 5.1.3).
 
     Raises:
         ValueError: the key cannot tell who signed.

@@ -53,7 +53,7 @@ RELEASE_FILE = "release.json"
 
 
 class Interval(Frozen):
-    """A confidence interval and what it speaks of."""
+    """A confidence interval and the errors that it covers."""
 
     lower: Finite
     upper: Finite
@@ -72,7 +72,7 @@ def answer_text(estimate: float, interval: Interval) -> str:
 
 
 class Variance(Frozen):
-    """Squared standard errors, in squared outcome units: what a pooling coordinator weighs by."""
+    """Squared standard errors, in squared outcome units, from which pooling weights follow."""
 
     sampling: Annotated[Finite, Field(ge=0)]
     noise: Annotated[Finite, Field(ge=0)]
@@ -133,7 +133,7 @@ class DataStatement(Frozen):
 
 
 class ApprovalStatement(Frozen):
-    """The approval that this release needed, by the contract that it was made under."""
+    """The approval that the contract required for this release."""
 
     data_class: Annotated[
         Literal["public", "synthetic", "sensitive"], Field(description="of sensitive data an owner grants the budget")
@@ -143,7 +143,7 @@ class ApprovalStatement(Frozen):
 
     @property
     def words(self) -> str:
-        """Say it to a person."""
+        """Return the statement in words."""
         if self.data_class != "sensitive":
             granted = f"No approval was needed: the data are {self.data_class}, and the contract itself grants the cap."
         elif self.owner_key is None:
@@ -154,11 +154,9 @@ class ApprovalStatement(Frozen):
 
 
 class LedgerStatement(Frozen):
-    """The place of the charge: the ledger, and an entry in its chain.
+    """The ledger, and the entry of the run's last charge in its chain, by hash and number.
 
-    The entry is the run's last charge, by hash and number.
-
-    A ledger that does not hold that entry any more is an older copy, or was cut.
+    A ledger without that entry is an older copy, or was truncated.
     """
 
     identity: str
@@ -185,7 +183,7 @@ class OfStudy(Shown, Frozen):
 
 
 class Release(OfStudy):
-    """The common part of every release of a run: what it cost, where the charge stands."""
+    """The common part of every release of a run: its cost and the place of the charge."""
 
     run_id: str
     dataset: str
@@ -257,10 +255,7 @@ class AnswerClustering(Frozen):
 
 
 class ClustersStatement(Clusters):
-    """The clusters, as declared, and the correlation within them in each answer.
-
-    An answer that noise hides is left out.
-    """
+    """The declared clusters, and the correlation within them in each answer with an estimate."""
 
     answers: tuple[AnswerClustering, ...]
 
@@ -301,8 +296,7 @@ class EffectTable(OfStudy):
 
     Its rows are outcomes by subgroups by arms.
 
-    A study of one question has one answer. What holds of every answer stands once: ``covers`` and ``not_covered`` are
-    of all intervals.
+    A study of one question has one answer. ``covers`` and ``not_covered`` apply to all intervals.
     """
 
     estimand: Estimand
@@ -320,7 +314,7 @@ class EffectTable(OfStudy):
         tuple[GroupCurves, ...], Field(description="of times to an event, by subgroup and arm; else empty")
     ] = ()
     if TYPE_CHECKING:
-        # Every table has these; in a file they stand where its kind has them.
+        # Every table has these; each kind declares them at its own place in the file.
         estimator: str
         units_of_measure: dict[str, str]
 
@@ -351,7 +345,7 @@ class EffectTable(OfStudy):
         return Variance(sampling=answer.sampling_error**2, noise=answer.noise_error**2)
 
     def interval_of(self, answer: Answer) -> Interval | None:
-        """Return the interval of an answer, with what it speaks of; None where a gate withholds it."""
+        """Return the interval of an answer; None where a gate withholds it."""
         return interval_from(answer, self.confidence, self.covers)
 
     @property
@@ -368,7 +362,7 @@ class EffectTable(OfStudy):
 
 
 class EffectRelease(EffectTable, Release):
-    """The effects that one run found."""
+    """The effects of one run."""
 
     kind: Literal["effect"] = "effect"
     contrasts: Annotated[
@@ -394,10 +388,7 @@ class EffectRelease(EffectTable, Release):
 
 
 class ScoreRelease(Frozen):
-    """One score's answer.
-
-    Released values only; None where there is no answer or the value was not asked for.
-    """
+    """The answer of one score, in released values; None where there is none."""
 
     score: Score
     answered: Annotated[bool, Field(description="false: propose-test-release gave no answer")]
@@ -448,7 +439,7 @@ RELEASES: dict[str, type[Release]] = {
     "effect": EffectRelease,
     "direction": DirectionRelease,
 }
-# What a reader skips first stands last in the file.
+# Keys that most readers skip are last in the file.
 LAST = ("data", "snapshots", "privacy", "noise", "not_for_release", "software", "ledger", "approval", "budget")
 
 
@@ -473,7 +464,7 @@ def release_schema() -> dict[str, Any]:
 def release_text(release: Release) -> str:
     """Return the bytes of release.json.
 
-    They are indented, with keys in the order of the model, but those of ``LAST`` at the end.
+    They are indented; keys have the order of the model, with those of ``LAST`` at the end.
     """
     document = release.model_dump(mode="json")
     ordered = {key: document[key] for key in document if key not in LAST} | {key: document[key] for key in LAST}
@@ -502,7 +493,7 @@ def load_release_text(text: str, where: str = "release") -> Release:
 
 
 def release_file(path: Path) -> Path:
-    """Return the file of a release that is named by itself or by its run's folder."""
+    """Return the file of a release, given the file or the folder of its run."""
     return path / RELEASE_FILE if path.is_dir() else path
 
 

@@ -1,16 +1,11 @@
-"""source.yaml: what to take out of a warehouse, by which key, over which declared range.
+"""source.yaml: what to extract from a warehouse, by which key, over which declared range.
+The owner declares in source.yaml how each column's text is read. Files may hold `$1,200`, `31.12.2025`, `Yes` beside
+`y`, and `n/a`; the meaning of each is declared here. A value that does not fit the declaration ends the extract.
 
-Declare how text of a source becomes values, and name the state of an open table.
-The owner declares in source.yaml how each column's text is read. Files that people keep hold `$1,200`, `31.12.2025`,
-`Yes` beside `y`, and `n/a`. What each means is declared here once, so that no one has to guess later what a number was
-before. A value that does not fit the declaration ends the extract.
+A snapshot names the state of an open table from which rows were extracted. The manifest lists the extracted partitions.
 
-A snapshot names the state of an open table from which rows were taken, by the table's own names.
-
-The manifest of what was taken stands here as well.
-
-The range of the key is declared and never learnt from rows: a month without rows has a partition like any other, so
-which blocks exist says nothing about the data. It is charged nothing, and the next extract asks for it again.
+The range of the key is declared, never taken from rows: a month without rows has a partition like any other, so the set
+of blocks is independent of the data. A block without rows is charged nothing, and the next extract asks for it again.
 Credentials have no place in the file: it names an environment variable or a Prefect Secret block, and a URL written
 into it is refused as an unknown key.
 """
@@ -93,14 +88,14 @@ class TextReading(Frozen):
         return self
 
 
-# What Iceberg calls the state of a table that nothing was ever written to.
+# Iceberg's snapshot id of a table without any write.
 NO_SNAPSHOT = -1
 
 
 class TableSnapshot(Frozen):
     """One state of an open table.
 
-    Its number says how often the table was written to, not what stands in it.
+    Its number depends on how often the table was written to, not on its rows.
     """
 
     format: Literal["delta", "iceberg"]
@@ -355,10 +350,7 @@ class Source(Frozen):
 
     @property
     def digest(self) -> str:
-        """SHA-256 over what the rows of a block are by declaration.
-
-        It leaves out the range, and where anything lies.
-        """
+        """SHA-256 over the declarations on which a block's rows depend; without range and paths."""
         document = self.model_dump(
             mode="json",
             include={
@@ -400,10 +392,7 @@ class ExtractedBlock(Frozen):
 
 
 class Manifest(Frozen):
-    """The partitions that an extract left in its folder.
-
-    It has the schema, and every partition of the declared range, empty ones included.
-    """
+    """The schema and the partitions of an extract: all of the declared range, also empty ones."""
 
     version: Literal[1] = 1
     name: str

@@ -1,10 +1,7 @@
-"""Report what sites found together, and blocks of one dataset over time.
+"""Combine releases: of several sites, and of blocks of one dataset over time.
 
-Report what sites found together.
-A pooled release is computed from the releases of several sites alone. Nothing here costs budget: it is post-processing
-of what the sites released. It stands in no ledger of its own and names the ledger entry of each site instead.
-
-Report what the released blocks of a dataset say together, over time.
+A pooled release is computed from the sites' releases alone. That is post-processing and costs no budget: it is in no
+ledger, and names the ledger entry of each site.
 """
 
 from __future__ import annotations
@@ -75,7 +72,7 @@ class WithoutSite(Frozen):
 
 
 class SiteRecord(Frozen):
-    """Whom a site's answer is of, and where its charge stands."""
+    """A site's units, and the ledger entry of its charge."""
 
     site: Slug
     dataset: str
@@ -120,7 +117,7 @@ class PooledPrivacy(Frozen):
 class SourcePart(Frozen):
     """The answer of one site or of one block to one question, and its weight.
 
-    ``state`` says why it has no numbers, and then no part in the pooled answer either.
+    ``state``: the reason if it has no numbers and no part in the pooled answer.
     """
 
     state: State
@@ -280,7 +277,7 @@ class PooledRelease(CombinedTable):
 
 
 Published: TypeAlias = Release | PooledRelease
-# A reader meets the question first, then the answers; what is skipped first stands last.
+# The question is first, then the answers; keys that most readers skip are last.
 FIRST = (
     *("kind", "schema_version", "study", "study_digest", "specification", "round", "units"),
     *("estimand", "estimator", "guarantee", "model", "pooled_by"),
