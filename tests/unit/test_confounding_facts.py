@@ -128,7 +128,7 @@ def test_an_interval_allows_for_a_bias_in_standard_errors_of_its_own_upper_varia
 
 # Limits of intervals: codes, facts and the sentence of each.
 FACTS = {"columns": ("age", "sex"), "column": "school", "factor": 0.25, "share": "40%", "intervals": (30,)}
-FACTS |= {"treatment": "offer", "top": "weeks", "bottom": "taken", "upper": 5.0}
+FACTS |= {"treatment": "offer", "top": "weeks", "bottom": "taken", "upper": 5.0, "landmark": 2.0}
 
 
 @pytest.mark.parametrize("code", Code)
