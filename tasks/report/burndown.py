@@ -185,13 +185,5 @@ def dataset_html(dataset: DeskDataset, burndowns: Sequence[Burndown], at: dateti
 
 def _render(template: str, **context: object) -> str:
     made = environment()
-    made.filters |= {"moment": _moment, "day": _day}
+    made.filters |= {"moment": "{:%Y-%m-%d %H:%M}".format, "day": "{:%Y-%m-%d}".format}
     return made.get_template(template).render(css=style("style.css") + style("desk.css"), **context)
-
-
-def _moment(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M}"
-
-
-def _day(at: datetime) -> str:
-    return f"{at:%Y-%m-%d}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -192,7 +192,7 @@ def estimand_of(release: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     spec = release["specification"]
     return (
         ("Population", _population(release, str(kind))),
-        ("Treatment", _treatment(spec)),
+        ("Treatment", f"{spec['treatment']}: {codes_text(spec)}."),
         ("Outcome", _outcomes(release)),
         ("Intercurrent events", _events(spec)),
         ("Summary measure", _summary(release)),
@@ -215,10 +215,6 @@ def _dataset(release: Mapping[str, Any]) -> str:
     return str(release["dataset"]) if "dataset" in release else f"{len(release['sites'])} sites"
 
 
-def _treatment(spec: Mapping[str, Any]) -> str:
-    return f"{spec['treatment']}: {codes_text(spec)}."
-
-
 def _outcomes(release: Mapping[str, Any]) -> str:
     spec = release["specification"]
     several = outcomes_of(spec)
@@ -226,18 +222,17 @@ def _outcomes(release: Mapping[str, Any]) -> str:
     if "horizon" in first:
         unit = f" {first['unit_of_measure']}" if first["unit_of_measure"] else ""
         ended = next((row.get("restricted_to") for row in release.get("answers") or ()), None)
-        return _times_to(several, unit, first["origin"], "" if ended is None else f", ended at {figure(ended)}{unit}")
+        until = "" if ended is None else f", ended at {figure(ended)}{unit}"
+        events = "; to ".join(
+            f"{' or '.join(outcome['of'])} until {figure(outcome['horizon'])}{unit}" for outcome in several
+        )
+        return f"Time to {events} (origin: {first['origin']}){until}."
     return "; ".join(f"{outcome['name']} ({bounds_text(outcome)}{_counted(outcome)})" for outcome in several) + "."
 
 
 def _counted(outcome: Mapping[str, Any]) -> str:
     """Say which of two values of an outcome is counted."""
     return f"; {outcome['codes']['yes']} is counted" if outcome.get("codes") else ""
-
-
-def _times_to(outcomes: Sequence[Mapping[str, Any]], unit: str, origin: str, ended: str) -> str:
-    outcomes_asked = "; to ".join(f"{' or '.join(one['of'])} until {figure(one['horizon'])}{unit}" for one in outcomes)
-    return f"Time to {outcomes_asked} (origin: {origin}){ended}."
 
 
 def _events(spec: Mapping[str, Any]) -> str:

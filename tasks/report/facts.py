@@ -144,16 +144,14 @@ def _parts(details: Mapping[str, Any], specification: Mapping[str, Any], noisy: 
     # Without conditions the number of all units is that of the dataset, which is public.
     groups_told = [(name, value) for name, value in _groups(details) if name != ALL or specification.get("where")]
     groups = tuple(
-        (_place(name, specification), f" ≈ {figure(float(f'{value:.3g}'))}" if noisy else f": {value:,.0f}")
+        (
+            place_label(specification, name[len(GROUP) : -1].split("][")),
+            f" ≈ {figure(float(f'{value:.3g}'))}" if noisy else f": {value:,.0f}",
+        )
         for name, value in groups_told
     )
     share = details.get("treated_share")
     return groups if share is None else (("treated", f" ≈ {percent(float(f'{share:.2g}'))}"), *groups)
-
-
-def _place(name: str, specification: Mapping[str, Any]) -> str:
-    """Return the subgroup and the arm that a number of units is of."""
-    return place_label(specification, name[len(GROUP) : -1].split("]["))
 
 
 def _groups(details: Mapping[str, Any]) -> list[tuple[str, float]]:
@@ -182,13 +180,11 @@ def settings_words(estimator: Mapping[str, Any], public: bool = False) -> str:
     """
     untold = (*UNTOLD, *PRIVATE) if public else UNTOLD
     phrases = [
-        _setting(key, value) for key, value in sorted(estimator.items()) if key not in untold and value is not None
+        PHRASES[key](value) if key in PHRASES else f"{key.replace('_', ' ')} {_value(value)}"
+        for key, value in sorted(estimator.items())
+        if key not in untold and value is not None
     ]
     return "; ".join(phrase for phrase in phrases if phrase)
-
-
-def _setting(key: str, value: Any) -> str:
-    return PHRASES[key](value) if key in PHRASES else f"{key.replace('_', ' ')} {_value(value)}"
 
 
 def _prior(prior: Mapping[str, Any]) -> str:
@@ -359,7 +355,9 @@ def _ofoutcomes_of(spec: Mapping[str, Any], estimand: str) -> dict[str, str]:
 def _relative(spec: Mapping[str, Any]) -> str:
     """Name the relative measures that are released beside the difference."""
     named = [
-        name for name, key in (("the risk ratio", "ratio"), ("the odds ratio", "odds_ratio")) if key in _measures(spec)
+        name
+        for name, key in (("the risk ratio", "ratio"), ("the odds ratio", "odds_ratio"))
+        if key in (spec.get("measure") or ())
     ]
     return f"Beside it {' and '.join(named)}, by Fieller's interval." if named else "No relative measure is released."
 
@@ -381,10 +379,6 @@ def further_words(spec: Mapping[str, Any]) -> str:
         + (f", each answer about its own cohort ({cohorts})" if cohorts else "")
         + (f", weighted by {spec['weights']['column']}" if spec.get("weights") else "")
     )
-
-
-def _measures(spec: Mapping[str, Any]) -> list[str]:
-    return list(spec.get("measure") or ())
 
 
 def _bounds_text(release: Mapping[str, Any]) -> str:
@@ -530,12 +524,6 @@ def _asked(row: Mapping[str, Any], specification: Mapping[str, Any]) -> str:
     return f"{row['outcome']}, {row['group']}{sides}"
 
 
-def _table(release: Mapping[str, Any]) -> str:
-    """Return the number of answers."""
-    answers = len(release["answers"])
-    return "It is the only answer." if answers == 1 else f"The table has {answers} answers."
-
-
 def _answers(release: Mapping[str, Any]) -> dict[str, str]:
     """Return the first answer, and what the intervals cover and do not."""
     answers, calibration = release["answers"], release["calibration"]
@@ -555,13 +543,14 @@ def _answers(release: Mapping[str, Any]) -> dict[str, str]:
     if first is None:
         return {**sentences, "found": "Every answer is withheld.", "precision": "", "reading": ""}
     interval, covers = first["interval"], "The interval covers" if len(answers) == 1 else "All intervals cover"
+    count = "It is the only answer." if len(answers) == 1 else f"The table has {len(answers)} answers."
     sides = "includes zero" if interval["lower"] <= 0 <= interval["upper"] else "does not include zero"
     answer = (
         f"{release['estimand']} on {_asked(first, release['specification'])}: {beside(first['estimate'], interval)}"
     )
     return {
         **sentences,
-        "found": f"{answer}, {percent(release['confidence'])} interval {span(interval)}. {_table(release)}",
+        "found": f"{answer}, {percent(release['confidence'])} interval {span(interval)}. {count}",
         "precision": _plain(f"{covers} {_said(release['covers'])}."),
         "reading": "The privacy noise is too large for an answer."
         if first["state"] == "unresolved"

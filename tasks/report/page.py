@@ -240,7 +240,7 @@ def environment() -> Environment:
         "span": span,
         "end_of": end_of,
         "risk": risk,
-        "words": _words,
+        "words": lambda name: str(name).replace("_", " "),
         "confidence_level": confidence_level,
         "percent": percent,
         "shortened": shortened,
@@ -362,8 +362,3 @@ def _range(bounds: Mapping[str, Any]) -> str:
     if codes:
         return f"{codes['no']} or {codes['yes']}"
     return f"{figure(bounds['lower'])} to {figure(bounds['upper'])}"
-
-
-def _words(name: str) -> str:
-    """Return a key as words."""
-    return str(name).replace("_", " ")

@@ -25,7 +25,7 @@ from causalveil.tasks.report.numbers import (
 )
 
 if TYPE_CHECKING:
-    from causalveil.schemas.answers import Answer, GateResult, Limits, LogRankTest
+    from causalveil.schemas.answers import Answer, GateResult, LogRankTest
     from causalveil.schemas.confounding import ConfoundingStatement
     from causalveil.schemas.ledger import BudgetOutlook
     from causalveil.schemas.release import DirectionRelease, EffectRelease, EffectTable, Interval, Release
@@ -213,7 +213,9 @@ def effect_lines(release: EffectRelease, room: int) -> list[str]:
 
 def _answers(release: EffectTable, room: int, ends_with: Sequence[str]) -> list[str]:
     """Return the answers: a single one in words, several as a line each as far as they fit."""
-    rows, units = _in_order(release.answers), _units_in(release)
+    # Answers over all units come first, primary ones before others.
+    rows = sorted(release.answers, key=lambda answer: (not is_whole(answer.group), ROLES.index(answer.role)))
+    units = _units_in(release)
     if len(rows) == 1:
         return _only(release, units.get(rows[0].outcome))
     contrasts = _contrasts(release)
@@ -279,13 +281,13 @@ def _about(release: EffectRelease) -> list[str]:
     from causalveil.tasks.report.table import part_seen
 
     first, details = release.answers[0], release.details
-    one = len(release.answers) == 1
-    lines = adjusted(first.confounding) if one else adjusted_by_answer([row.confounding for row in release.answers])
+    alone = len(release.answers) == 1
+    lines = adjusted(first.confounding) if alone else adjusted_by_answer([row.confounding for row in release.answers])
     if missed := robustness_line(release):
         lines.append(missed)
     if details.get("unlike"):
         lines.append(f"[yellow]{escape(out_of_balance(str(details['unlike'])))}[/yellow]")
-    elif one and first.state == "unresolved":
+    elif alone and first.state == "unresolved":
         lines.append("[yellow]The noise was too large: the interval is the whole declared range.[/yellow]")
     if details.get("attenuation_corrected") is False:
         factor = percent(float(details["attenuation_factor"]))
@@ -343,8 +345,10 @@ def _test(name: str, test: LogRankTest) -> str:
 def pooled_lines(release: PooledRelease, room: int) -> list[str]:
     """Return the panel of effects over several sites, without its cost."""
     release = _labelled(release)
-    first, one = release.answers[0], len(release.answers) == 1
-    ends_with = adjusted(first.confounding) if one else adjusted_by_answer([row.confounding for row in release.answers])
+    first, alone = release.answers[0], len(release.answers) == 1
+    ends_with = (
+        adjusted(first.confounding) if alone else adjusted_by_answer([row.confounding for row in release.answers])
+    )
     if first.log_rank is not None:
         ends_with.append(_test("Within sites: log-rank p", first.log_rank))
     ends_with += [*_between(release, first), *_gates(release.gates), *_site_gates(release.site_gates)]
@@ -353,7 +357,7 @@ def pooled_lines(release: PooledRelease, room: int) -> list[str]:
     lines = [head_of_sites(release), *_answers(release, room, ends_with), *ends_with]
     # Sites are named if all of them have room beside the first limit.
     lines += _of_curves(release, len(lines), room)
-    if one and len(lines) + len(first.sites) + 2 <= room:
+    if alone and len(lines) + len(first.sites) + 2 <= room:
         lines += _sites(release, first)
     return lines + limits(release.not_covered, room - len(lines), _not_in(len(release.answers)))
 
@@ -457,11 +461,6 @@ def _rows_in(room: int, ends_with: Sequence[str]) -> int:
     return max(room - len(ends_with) - 4, 1)
 
 
-def _in_order(rows: Sequence[Row]) -> list[Row]:
-    """Return answers over all units first, primary ones before others."""
-    return sorted(rows, key=lambda answer: (not is_whole(answer.group), ROLES.index(answer.role)))
-
-
 def _key(release: EffectTable, answers: int, more: int, *, hidden: bool = False) -> str:
     """Return the line above the answers: their units, their intervals, and what the report adds.
 
@@ -537,17 +536,13 @@ def _numbers(answer: Answer, unit: str) -> str:
     text = f"[bold]{shown}{measured_in}[/bold]  {span_of(answer.interval)}"
     silent, parts = getattr(answer, "silent", ()), getattr(answer, "parts", ())
     answered = f"  {len(parts) - len(silent)} of {len(parts)} sites" if silent else ""
-    return text + _together(answer.simultaneous) + _further(answer) + answered
+    together = "" if answer.simultaneous is None else f"  ({span_of(answer.simultaneous)})"
+    return text + together + _further(answer) + answered
 
 
 def _silent(answer: Answer) -> str:
     """Return why an answer has no numbers."""
     return "withheld: a gate failed" if answer.state == "withheld" else "fewer than two sites answered"
-
-
-def _together(all_: Limits | None) -> str:
-    """Return the simultaneous interval in brackets; empty if there is none."""
-    return "" if all_ is None else f"  ({span_of(all_)})"
 
 
 def _further(answer: Answer) -> str:

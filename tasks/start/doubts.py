@@ -386,7 +386,8 @@ def _codes(column: Profile, secret: bool) -> str | None:
         as_range = option(ranges={column.name: (LOW, HIGH) if secret else (column.lower, column.upper)})
         levels = f"say which count, as in {as_levels}" if secret else f"drafted as levels, as {as_levels} does"
         return f"{reason}: {levels}; if it is a quantity, {as_range} says so"
-    if column.looks is Looks.number and _like_codes(column):
+    few = column.looks is Looks.number and column.whole and 3 <= column.distinct <= MOST_LEVELS
+    if few and re.search(CODE_NAME, spoken(column.name)):
         return f"its whole numbers may be category codes: {option('levels')} says which, as in {as_levels}"
     return None
 
@@ -456,13 +457,6 @@ def _too_many_kinds(column: Profile, values: pl.Series | None, stated: Collectio
     return (
         f"more than {MOST_PLACES} category codes, judging by its name, not a quantity: {option('levels')} says "
         f"which count; if it is a quantity, {option(ranges={column.name: (LOW, HIGH)})} says so"
-    )
-
-
-def _like_codes(column: Profile) -> bool:
-    """Check whether a column has few distinct whole numbers and a name for categories."""
-    return (
-        column.whole and 3 <= column.distinct <= MOST_LEVELS and re.search(CODE_NAME, spoken(column.name)) is not None
     )
 
 

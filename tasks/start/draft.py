@@ -106,8 +106,8 @@ def draft(
     if repeats is not None and not repeats.order:
         without_mean = {
             name: "a category has no mean over the rows of a unit"
-            for name in declared
-            if _of_kinds(columns[name], declared[name])
+            for name, declaration in declared.items()
+            if (asks_for_levels(columns[name]) if declaration is None else "levels" in declaration[0])
         }
         declared = {name: value for name, value in declared.items() if name not in without_mean}
         parts = replace(
@@ -237,10 +237,6 @@ def _declaration(
         return None
     lower, upper = outward(column.lower, column.upper)
     return {"lower": lower, "upper": upper} | nulls, (f"range {FROM_DATA}",)
-
-
-def _of_kinds(column: Profile, declared: tuple[dict[str, Any], tuple[str, ...]] | None) -> bool:
-    return asks_for_levels(column) if declared is None else "levels" in declared[0]
 
 
 def asks_for_levels(column: Profile) -> bool:

@@ -20,7 +20,7 @@ from causalveil.schemas.hints import HIGH, LOW, option
 from causalveil.schemas.warehouse import TextReading
 from causalveil.schemas.where import Operator
 from causalveil.tasks.machine.arrays import named, values_of
-from causalveil.tasks.start.recognise import TYPED_FORMATS, Looks, Profile, recognise, respelt
+from causalveil.tasks.start.recognise import Looks, Profile, recognise, respelt, text_reading
 
 MEASURES = ("difference", "ratio", "odds_ratio")
 WHOLE = re.compile(r"[-+]?\d{1,18}")
@@ -330,8 +330,7 @@ def _is_one(text: pl.Series, words: tuple[str, ...]) -> pl.Series:
 def _reading(now: Profile, spelt: tuple[str, ...]) -> TextReading:
     if isinstance(now.reading, TextReading):
         return now.reading.model_copy(update={"nulls": tuple(dict.fromkeys((*now.reading.nulls, *spelt)))})
-    column = None if now.name == now.source_name else now.source_name
-    return TextReading(kind=now.reading, column=column, nulls=spelt, formats=TYPED_FORMATS.get(now.reading, ()))
+    return text_reading(now.name, now.source_name, now.reading, spelt)
 
 
 def _note(spelt: list[str]) -> str:

@@ -88,9 +88,14 @@ class Profile:
     levels: tuple[str | int, ...] = ()
 
     @property
+    def kind(self) -> Kind:
+        """The kind that its values are read as."""
+        return self.reading.kind if isinstance(self.reading, TextReading) else self.reading
+
+    @property
     def whole(self) -> bool:
         """Return whether it is read as whole numbers."""
-        return Kind.integer in (self.reading, getattr(self.reading, "kind", None))
+        return self.kind is Kind.integer
 
     @property
     def of_kinds(self) -> bool:
@@ -221,17 +226,19 @@ def counted_again(first: Profile, values: pl.Series) -> Profile:
         first: the column over all rows.
         values: of the rows, by its reading.
     """
-    kind = first.reading.kind if isinstance(first.reading, TextReading) else first.reading
-    now = _typed(first.name, first.source_name, values, kind, first.looks, len(values), values.null_count())
+    now = _typed(first.name, first.source_name, values, first.kind, first.looks, len(values), values.null_count())
     return replace(now, reading=first.reading, notes=first.notes)
 
 
 def _as_typed(name: str, source_name: str, kind: Kind) -> Kind | TextReading:
     """Return the reading of a typed column: its kind alone, unless its name needs mending."""
-    if kind is not Kind.text and name == source_name:
-        return kind
+    return kind if kind is not Kind.text and name == source_name else text_reading(name, source_name, kind)
+
+
+def text_reading(name: str, source_name: str, kind: Kind, nulls: tuple[str, ...] = ()) -> TextReading:
+    """Return a reading by a column's name in the source, words for missing values, and kind."""
     column = None if name == source_name else source_name
-    return TextReading(kind=kind, column=column, formats=TYPED_FORMATS.get(kind, ()))
+    return TextReading(kind=kind, column=column, nulls=nulls, formats=TYPED_FORMATS.get(kind, ()))
 
 
 def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Profile:
@@ -243,8 +250,7 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Pro
     nothing = tuple(sorted(set(bare.filter(silent)["text"].to_list()) - {""}))
     texts_held = bare.filter(~silent).group_by("text", maintain_order=True).agg(pl.col("times").sum())
     texts_held = texts_held.sort("times", descending=True, maintain_order=True)
-    column = None if source_name == name else source_name
-    plain = TextReading(kind=Kind.text, column=column, nulls=nothing)
+    plain = text_reading(name, source_name, Kind.text, nothing)
     nulls = rows - int(texts_held["times"].sum())
 
     def read(reading: TextReading, looks: Looks, notes: tuple[str, ...]) -> Profile:
@@ -271,7 +277,7 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Pro
             others = {word: times for word, times in words.items() if word not in fits}
             odd = _odd_words(others, rows - nulls) if fits else None
             if shape is not None and odd is not None:
-                reading = shape.model_copy(update={"column": column, "nulls": (*nothing, *odd)})
+                reading = shape.model_copy(update={"column": plain.column, "nulls": (*nothing, *odd)})
                 return read(reading, kind, (*notes, *_notes(reading.nulls, {})))
     spellings = _one_spelling(words)
     meanings = tuple(dict.fromkeys(str(spellings.get(word, word)) for word in words))

@@ -19,7 +19,7 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.hints import option
 from causalveil.schemas.warehouse import Kind, TextReading
 from causalveil.tasks.start.options import WHOLE, after_name
-from causalveil.tasks.start.recognise import MOST_ODD_WORDS, TYPED_FORMATS, Looks, Profile, as_read
+from causalveil.tasks.start.recognise import MOST_ODD_WORDS, Looks, Profile, as_read, text_reading
 from causalveil.tasks.start.roles import Wishes, column_of, named_levels
 from causalveil.tasks.start.words import FEMALE, MALE, NO, YES, date_reading, number_reading
 
@@ -90,7 +90,8 @@ class _Said:
         if typed is None and column.name not in self.numbers:
             return column
         reading = self._example(column) if text else self._reading(column, typed or Kind.number, text)
-        return replace(column, looks=Looks.date if _kind_of(reading) is Kind.date else Looks.number, reading=reading)
+        column = replace(column, looks=Looks.number, reading=reading)
+        return replace(column, looks=Looks.date) if column.kind is Kind.date else column
 
     def _of_levels(self, column: Profile, levels: tuple[str, ...], typed: Kind | None, *, text: bool) -> Profile:
         whole = all(WHOLE.fullmatch(level) for level in levels)
@@ -109,14 +110,13 @@ class _Said:
         )
 
     def _reading(self, column: Profile, kind: Kind, text: bool) -> Kind | TextReading:
-        source_name = None if column.name == column.source_name else column.source_name
         words = self.missing.get(column.name, ())
-        if not text and source_name is None and not words:
+        if not text and column.name == column.source_name and not words:
             return kind
         # A number that stands for no value may be written with a point, as its type has it.
         spelt = words if text else tuple(form for word in words for form in (word, f"{word}.0"))
         nulls = tuple(dict.fromkeys((*(NULLS if text and column.name != self.unit else ()), *spelt)))
-        return TextReading(kind=kind, column=source_name, nulls=nulls, formats=TYPED_FORMATS.get(kind, ()))
+        return text_reading(column.name, column.source_name, kind, nulls)
 
     def _example(self, column: Profile) -> Kind | TextReading:
         """Return the reading of a column of text by its examples; without any, of plain numbers."""
@@ -141,10 +141,6 @@ def _kind(kind: pl.DataType) -> Kind | None:
         return Kind.number
     kinds = {pl.Boolean: Kind.boolean, pl.Date: Kind.date, pl.Datetime: Kind.timestamp}
     return kinds.get(kind.base_type())
-
-
-def _kind_of(reading: Kind | TextReading) -> Kind:
-    return reading.kind if isinstance(reading, TextReading) else reading
 
 
 def _spellings(levels: tuple[str, ...]) -> dict[str, str]:

@@ -173,14 +173,16 @@ def other_times(names: Iterable[str], treatment: str, outcome: str) -> dict[str,
     for part in (treatment, outcome):
         stem, time = stems_by_name.get(part, ("", ""))
         again = [
-            one for one, (of, at) in stems_by_name.items() if stem and of == stem and one != part and _later(at, time)
+            name
+            for name, (own, at) in stems_by_name.items()
+            if stem and own == stem and name != part and _later(at, time)
         ]
-        reasons |= {one: f"by name, '{part}' at another time: may come after treatment" for one in again}
-        times.setdefault(time, set()).update(stems_by_name[one][1] for one in again)
+        reasons |= {name: f"by name, '{part}' at another time: may come after treatment" for name in again}
+        times.setdefault(time, set()).update(stems_by_name[name][1] for name in again)
     ends = _of_the_end(every, treatment, outcome) | _of_visits(every)
     reasons |= {name: reason for name, reason in ends.items() if name not in (treatment, outcome)}
     for name, (stem, time) in stems_by_name.items():
-        own = {at for of, at in stems_by_name.values() if of == stem}
+        own = {at for own_stem, at in stems_by_name.values() if own_stem == stem}
         if name in (treatment, outcome) or name in reasons:
             continue
         if any(at in own and time in later for at, later in times.items()):
