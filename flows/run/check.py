@@ -207,7 +207,7 @@ def _together(
 def _with_data(path: Path, folder: DataFolder, study: Study, contract: Contract, checks: Checks) -> None:
     """Check a study against the contract, the data's footers and the remaining budget."""
     contract_file, place = folder.path / CONTRACT_FILE, folder.path
-    refused = refusals(contract, study, simulate=False)
+    refused = tuple(refusals(contract, study, simulate=False))
     for refusal in refused:
         checks.add(contract_file, None, str(refusal))
     layout = checks.trying(place, lambda: read_layout(study, folder))
