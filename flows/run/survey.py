@@ -97,8 +97,8 @@ def survey_of(sample: Sample, as_text: Collection[str] | None = None) -> Survey:
         if of_text and column.looks in (Looks.number, Looks.date) and _tidy(column.name) not in (as_text or ()):
             values = as_read(values.to_frame(), column).alias(column.source_name)
         series.append(values)
-        note = (sample.told[column.source_name],) if column.source_name in sample.told else ()
-        columns[column.name] = replace(column, notes=(*column.notes, *note))
+        notes = (sample.label_notes[column.source_name],) if column.source_name in sample.label_notes else ()
+        columns[column.name] = replace(column, notes=(*column.notes, *notes))
     return Survey(replace(sample, frame=pl.DataFrame(series)), columns)
 
 

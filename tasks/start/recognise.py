@@ -28,7 +28,7 @@ from causalveil.tasks.start.words import (
     number_reading,
     spoken,
 )
-from causalveil.tasks.warehouse.values import read_text, said, value_of
+from causalveil.tasks.warehouse.values import read_text, respelled, value_of
 
 MOST_LEVELS = 30
 # The longest list of places' codes: FIPS codes of the states and territories of the United States.
@@ -255,7 +255,7 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Pro
 
     def read(reading: TextReading, looks: Looks, notes: tuple[str, ...]) -> Profile:
         """Return the column as its reading makes it, as an extract will."""
-        made = texts_held.select("times", value=value_of(said(reading), reading))
+        made = texts_held.select("times", value=value_of(respelled(reading), reading))
         without = rows - int(made.filter(pl.col("value").is_not_null())["times"].sum())
         profile = _typed(name, source_name, made["value"], reading.kind, looks, rows, without)
         return replace(profile, reading=reading, notes=notes)

@@ -7,7 +7,7 @@
 - ``open_tables``: Read Delta and Iceberg tables as sources.
 - ``read_files``: Read files as a source of an extract: Parquet, CSV, and tables of other programs.
 - ``read_sql``: Read one block of a source as Arrow batches of the declared columns.
-- ``sample``: The first million rows of a source as one frame, for a draft.
+- ``sample``: The first million rows of a source as one frame, for a draft. Text stays text.
 - ``table_files``: Read files of Stata, SPSS and SAS, and sheets of Excel, as one frame each.
 - ``values``: Read values of a source: types without loss, and text as source.yaml declares it.
 """

@@ -19,7 +19,7 @@ from causalveil.schemas.errors import CausalveilError, StudyError, in_own_words
 from causalveil.schemas.warehouse import AdbcDriver
 from causalveil.tasks.warehouse.values import led
 
-# SQLite tells no types; its driver infers them from so many rows.
+# SQLite has no types of columns; its driver infers them from this number of rows.
 _SQLITE_ROWS = {"adbc.sqlite.query.batch_rows": "65536"}
 
 
@@ -30,7 +30,7 @@ def adbc_batches(
     """Yield Arrow batches as a driver delivers them, some megabytes each, the first one empty.
 
     Args:
-        url: what the driver connects to, or a JSON object of the driver's own options.
+        url: of the database, or a JSON object of the driver's own options.
         query: in the database's SQL.
         driver: its module.
 
@@ -78,20 +78,20 @@ def _connection(url: str, driver: AdbcDriver) -> Any:
 
 
 def _options(url: str) -> dict[str, str]:
-    """The driver's options; nothing of them is quoted, since they hold passwords."""
+    """Return the driver's options, which no error quotes, since they hold passwords."""
     if not url.lstrip().startswith("{"):
         return {"uri": url}
     try:
-        found = json.loads(url)
+        options = json.loads(url)
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        options = None
+    if not isinstance(options, dict) or not all(isinstance(value, str) for value in options.values()):
         raise StudyError("the source's URL begins with '{' and is no JSON object of texts, as a driver's options are")
-    return found
+    return options
 
 
 def _file(url: str, driver: AdbcDriver) -> str:
-    """The file of a database; one that is not there is not made."""
+    """Return the file of a database, for reading alone: a missing file is not made."""
     path = url.removeprefix(f"{driver.name}://")
     if driver is AdbcDriver.sqlite and not path.startswith("file:"):
         return f"file:{quote(path)}?mode=ro"
@@ -99,8 +99,8 @@ def _file(url: str, driver: AdbcDriver) -> str:
 
 
 def _typed_late(reader: Any) -> Iterator[pa.RecordBatch]:
-    """Batches of SQLite, which tells no types: a column without a value may be of any."""
+    """Yield batches of SQLite, where a column without a value may be of any type."""
     empty = pa.schema([(name, pa.null()) for name in reader.schema.names])
     for batch in led(empty, reader):
-        arrays = [pa.nulls(len(one)) if one.null_count == len(one) else one for one in batch.columns]
+        arrays = [pa.nulls(len(column)) if column.null_count == len(column) else column for column in batch.columns]
         yield pa.record_batch(arrays, names=batch.schema.names)

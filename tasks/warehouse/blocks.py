@@ -9,7 +9,7 @@ Layout of the folder that an extract fills, which is a study's data folder::
     _unfinished                             there while blocks change; until it is gone they are not data
     _manifest.json                          schema, declared range, every block with its n; written last
 
-A block is written into a hidden folder, synced, and renamed: whoever finds it finds all of it, after a power cut too.
+A block is written into a hidden folder, synced, and renamed, so a block that is there is whole, after a power cut too.
 Blocks with rows are left alone, so an extract that died goes on where it was, and the next month's run takes the
 next month. A block without rows, as of a month that came late, is asked for again each time. Blocks of an open table
 follow the table: one of another state of it is taken anew, since people may have been deleted from it. Blocks of files
@@ -85,7 +85,7 @@ class SourceState:
     Attributes:
         snapshot: of an open table, which every block is taken from; None of other sources.
         changes: of files since the last extract that ended.
-        recounted: blocks of which a database has another number of rows than that extract took.
+        recounted: blocks whose number of rows in a database differs from that of the last extract.
     """
 
     snapshot: TableSnapshot | None = None
@@ -103,7 +103,7 @@ def probe_stage(
     Raises:
         DataError, CausalveilError: see :func:`tasks.warehouse.read_sql.batches`.
     """
-    # Listed before any is read: what is written meanwhile is a change at the next extract.
+    # Listed before any is read: a file that is written meanwhile is a change at the next extract.
     changes = changes_since(source, place, before)
     snapshot = snapshot_of(source, place)
     for _ in batches(source, place, url, None, snapshot=snapshot):
@@ -115,17 +115,19 @@ def probe_stage(
 def _recounted(
     source: Source, place: Path, url: str | None, blocks: Iterable[KeyInterval], before: Manifest | None
 ) -> tuple[str, ...]:
-    """Return the blocks of which a database has another number of rows than was taken."""
+    """Return the blocks whose number of rows in a database differs from the extract's."""
     if before is None or not hasattr(source.source, "query"):
         return ()
     rows = {block.block: block.rows + sum(block.left_out.values()) for block in before.blocks if block.rows}
-    known = [one for one in blocks if one.block in rows]
-    if not known:
+    taken = [interval for interval in blocks if interval.block in rows]
+    if not taken:
         return ()
-    whole = KeyInterval("", "", known[0].lower, known[-1].upper)
-    if rows_there(source, place, url, whole) == sum(rows[one.block] for one in known):
+    whole = KeyInterval("", "", taken[0].lower, taken[-1].upper)
+    if rows_there(source, place, url, whole) == sum(rows[interval.block] for interval in taken):
         return ()
-    return tuple(one.block for one in known if rows_there(source, place, url, one) != rows[one.block])
+    return tuple(
+        interval.block for interval in taken if rows_there(source, place, url, interval) != rows[interval.block]
+    )
 
 
 @dataclass(frozen=True)
@@ -168,9 +170,9 @@ def extract_stage(
             return TakenBlock(before)
     partial = folder / f".{interval.block}{_PARTIAL}{uuid4().hex}"
     aside = partial.with_name(f"{partial.name}-before")
-    told = f"{folder}: block {interval.block} cannot be written"
+    failed = f"{folder}: block {interval.block} cannot be written"
     try:
-        with in_own_words(lambda error: CausalveilError(f"{told} ({kind_of(error)}); run again"), OSError):
+        with in_own_words(lambda error: CausalveilError(f"{failed} ({kind_of(error)}); run again"), OSError):
             partial.mkdir(mode=0o700)
             lost = Counter[str]()
             files = _write(
@@ -221,12 +223,12 @@ def _same_rows(folder: Path, before: ExtractedBlock, taken: Path) -> bool:
     try:
         return _rows(folder / file.path for file in before.files) == _rows(taken.iterdir())
     except (pa.ArrowException, OSError):
-        # A file that does not parse any more holds no rows that could be kept.
+        # A file that does not parse any more holds no rows.
         return False
 
 
 def _rows(paths: Iterable[Path]) -> tuple[int, int]:
-    """Return the number of rows, and the sum of their hashes, whatever their order."""
+    """Return the number of rows, and the sum of their hashes, which depends on no order."""
     count = total = 0
     for path in paths:
         with pq.ParquetFile(path) as file:
@@ -244,7 +246,7 @@ def _gone(folder: Path, block: ExtractedBlock, changes: SourceChanges) -> DataEr
 
 
 def _refuse_other_table(folder: Path, before: ExtractedBlock, snapshot: TableSnapshot | None) -> None:
-    """Refuse a table that took the place of the one that a block is of.
+    """Refuse a table that took the place of the block's table.
 
     Raises:
         DataError: it is another table.
@@ -267,7 +269,7 @@ def stored_block(source: Source, folder: Path, name: str) -> ExtractedBlock:
         document = parse_json(read_regular(folder / name / BLOCK_FILE))
         block = ExtractedBlock.model_validate(document)
         counts = [pq.read_metadata(folder / file.path).num_rows for file in block.files]
-    except Exception:  # of json, pydantic, the file system, or pyarrow; all mean the same
+    except Exception:  # of json, pydantic, the file system, or pyarrow
         problem = "is not as an extract left it"
     else:
         if block.source_digest != source.digest:
@@ -329,10 +331,7 @@ def check_dataset(source: Source, dataset: str | None) -> None:
 
 
 def _write(rows: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path, rows_per_file: int) -> dict[str, int]:
-    """Write batches into files of at most ``rows_per_file`` rows.
-
-    At least one file is written, so that no block is a gap.
-    """
+    """Write batches into files of at most ``rows_per_file`` rows, and at least one file."""
     written: dict[str, int] = {}
     rest: pa.RecordBatch | None = None
     more = True
@@ -361,10 +360,7 @@ def _write(rows: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path, rows
 
 @contextmanager
 def _new_parquet(path: Path, schema: pa.Schema) -> Iterator[Any]:
-    """A new Parquet file, mode 0600, on disk when the block is left.
-
-    It has no column statistics: nobody needs them.
-    """
+    """Yield the writer of a new Parquet file, mode 0600, on disk when the block is left."""
     with (
         whole_file(path, durable=True) as stream,
         pq.ParquetWriter(stream, schema, compression="lz4", write_statistics=False) as writer,

@@ -29,7 +29,7 @@ from causalveil.tasks.machine.files import whole_file
 NO_BYTES = "is empty; export the table again"
 SAMPLE_BYTES = 1 << 20
 MOST_COLUMNS = 2000
-# First bytes of what is no CSV, whatever its name says, and what to do with it.
+# First bytes of other files than CSV, whatever their names, and what to do with them.
 _PACKED = "is compressed; unpack it first"
 _ARROW = "is an Arrow or Feather file; write it as Parquet"
 _PAGE = "is a web page or XML, whatever its name says; open it and save the table as CSV"
@@ -72,7 +72,7 @@ _NAMED = {
 }
 # An object that begins with a name, or a list of objects or lists.
 _JSON = re.compile(rb'\s*(\{\s*"|\[\s*[\[{])')
-# What spreadsheets and old databases write; rarer code pages fit the same bytes and are hardly ever meant.
+# Encodings of spreadsheets and old databases; rarer code pages fit the same bytes and are seldom meant.
 _COMMON = ["cp1252", "cp1250", "cp1251", "cp1253", "shift_jis", "gb18030", "big5", "euc_kr"]
 # In another encoding few lines with letters beyond ASCII happen to be UTF-8.
 OF_UTF_8 = 0.1
@@ -90,8 +90,8 @@ def dialect_of(path: Path, *, encoding: str | None = None, delimiter: str | None
 
     Args:
         path: the file.
-        encoding: its encoding, if somebody knows it.
-        delimiter: its delimiter, if somebody knows it.
+        encoding: its encoding, if known.
+        delimiter: its delimiter, if known.
 
     Raises:
         DataError: it is empty, no text, has no header line or more than 2,000 columns; says what to do.
@@ -100,23 +100,22 @@ def dialect_of(path: Path, *, encoding: str | None = None, delimiter: str | None
         start = stream.read(SAMPLE_BYTES)
     if not start.strip():
         raise DataError(f"{path.name}: {NO_BYTES}")
-    told = _no_csv(path, start)
-    if told is not None:
-        raise DataError(f"{path.name}: {told}")
+    problem = _no_csv(path, start)
+    if problem is not None:
+        raise DataError(f"{path.name}: {problem}")
     encoding = encoding or _encoding(path, start)
     text = _text(path, start, encoding)
     header = text.lstrip("\r\n").split("\n", 1)[0]
-    if max(header.count(one) for one in (delimiter or ",;\t|")) >= MOST_COLUMNS or len(header) >= SAMPLE_BYTES // 2:
+    if max(map(header.count, delimiter or ",;\t|")) >= MOST_COLUMNS or len(header) >= SAMPLE_BYTES // 2:
         raise DataError(f"{path.name}: has more than {MOST_COLUMNS:,} columns; keep those that the study needs")
-    found = _sniffed(path, text, delimiter)
-    return CsvFiles(kind="csv", path=str(path), encoding=encoding, **found)
+    return CsvFiles(kind="csv", path=str(path), encoding=encoding, **_sniffed(path, text, delimiter))
 
 
 def dialect_by_header(path: Path, *, encoding: str | None = None, delimiter: str | None = None) -> CsvFiles:
     """Return the dialect of one file by options and by its lines down to the header.
 
-    No row has a part in it. The header is the first line of two names or more, its delimiter the one that has most of
-    them. The file is UTF-8 unless its mark or ``encoding`` says otherwise.
+    No row has a part in it. The header is the first line of two names or more, and its delimiter gives most names. The
+    file is UTF-8 unless its mark or ``encoding`` says otherwise.
 
     Raises:
         DataError: it is not of that encoding, or no line has two names; says what to do.
@@ -125,15 +124,20 @@ def dialect_by_header(path: Path, *, encoding: str | None = None, delimiter: str
         start = stream.read(SAMPLE_BYTES)
     marked = next((name for mark, name in _MARKS.items() if start.startswith(mark)), "utf-8")
     for place, line in enumerate(_text(path, start, encoding or marked).removeprefix("\ufeff").splitlines()[:30]):
-        names = {one: sum(bool(name.strip(' "')) for name in line.split(one)) for one in delimiter or ",;\t|"}
-        found = max(names, key=lambda one: names[one])
-        if names[found] > 1:
-            return CsvFiles(kind="csv", path=str(path), encoding=encoding or marked, delimiter=found, skip_lines=place)
+        counts = {mark: _filled(line, mark) for mark in delimiter or ",;\t|"}
+        best = max(counts, key=lambda mark: counts[mark])
+        if counts[best] > 1:
+            return CsvFiles(kind="csv", path=str(path), encoding=encoding or marked, delimiter=best, skip_lines=place)
     raise DataError(f"{path.name}: has no header line of two names or more; add one, or give {option('delimiter')}")
 
 
+def _filled(line: str, delimiter: str) -> int:
+    """Count the fields of a line that hold something."""
+    return sum(bool(name.strip(' "')) for name in line.split(delimiter))
+
+
 def _no_csv(path: Path, start: bytes) -> str | None:
-    """Say what a file is that is no CSV, and what to do with it; None: it may be one."""
+    """Say of which other kind a file is, and what to do with it; None: it may be CSV."""
     named = _NAMED.get(path.suffix.lower())
     if named is not None and not start[:200].isascii():
         return named
@@ -141,7 +145,7 @@ def _no_csv(path: Path, start: bytes) -> str | None:
         return "holds JSON; write it as Parquet or CSV, one column for each name"
     if re.search(rb"(?im)^@relation\s", start):
         return "is an ARFF file of Weka; write its table as CSV"
-    return next((what for mark, what in _OTHER.items() if start.startswith(mark)), None)
+    return next((kind for mark, kind in _OTHER.items() if start.startswith(mark)), None)
 
 
 def _encoding(path: Path, start: bytes) -> str:
@@ -163,7 +167,7 @@ def _encoding(path: Path, start: bytes) -> str:
             suspect = block
     from charset_normalizer import from_bytes
 
-    # The lines that are no ASCII, of the block where UTF-8 fails: the start of a long file may be plain ASCII.
+    # The lines beyond ASCII of the block where UTF-8 fails: the start of a long file may be plain ASCII.
     lines = [line for line in suspect.splitlines() if not line.isascii()]
     if accents or sum(_decodes(line, "utf-8") for line in lines) > len(lines) * OF_UTF_8:
         raise DataError(mixed(path))
@@ -188,7 +192,7 @@ def _decodes(text: bytes, encoding: str) -> bool:
 
 
 def _text(path: Path, start: bytes, encoding: str) -> str:
-    """The first whole lines as text."""
+    """Return the first whole lines as text."""
     try:
         decoder = codecs.getincrementaldecoder(encoding)()
         text = decoder.decode(start)
@@ -204,18 +208,10 @@ def _text(path: Path, start: bytes, encoding: str) -> str:
     return whole + line_end if line_end and len(start) == SAMPLE_BYTES else text
 
 
-def _titles(lines: list[str], delimiter: str) -> int:
-    """Count the lines of titles above the header.
-
-    Spreadsheets fill them up with empty fields.
-    """
-    return title_rows([sum(bool(name.strip(' "')) for name in line.split(delimiter)) for line in lines])
-
-
 def title_rows(filled: list[int]) -> int:
-    """Count the first lines that hold few fields beside the others.
+    """Count the lines of titles above a header, which hold few fields beside the others.
 
-    ``filled``: how many fields of each line hold something.
+    ``filled``: how many fields of each line hold something; spreadsheets fill titles up with empty fields.
     """
     most = max(filled, default=0)
     if not filled or 2 * filled[0] >= most:
@@ -224,15 +220,12 @@ def title_rows(filled: list[int]) -> int:
 
 
 def _likely(text: str) -> str | None:
-    """Return the delimiter that more than half of the lines have equally often.
-
-    Return None if there is none.
-    """
+    """Return the delimiter that more than half of the lines have equally often; else None."""
     lines = [line for line in text.splitlines()[:200] if line.strip()]
-    for one in ",;\t|":
-        alike = Counter(line.count(one) for line in lines if one in line).most_common(1)
+    for delimiter in ",;\t|":
+        alike = Counter(line.count(delimiter) for line in lines if delimiter in line).most_common(1)
         if alike and 2 * alike[0][1] > len(lines):
-            return one
+            return delimiter
     return None
 
 
@@ -243,46 +236,43 @@ def _sniffed(path: Path, text: str, delimiter: str | None) -> dict[str, str | in
         sample = Path(folder) / "sample.csv"
         with whole_file(sample) as stream:
             stream.write(text.removeprefix("\ufeff").encode())
-        known = "" if delimiter is None else ", delim = $delimiter"
+        stated = "" if delimiter is None else ", delim = $delimiter"
         values = {"file": str(sample)} | ({} if delimiter is None else {"delimiter": delimiter})
         row = None
-        try:
-            with duckdb.connect(":memory:") as connection:
-                row = connection.execute(
-                    f"SELECT Delimiter, Quote, Escape, SkipRows, HasHeader, len(Columns) FROM sniff_csv($file{known})",
-                    values,
-                ).fetchone()
-        except duckdb.Error:
-            row = None
+        with suppress(duckdb.Error), duckdb.connect(":memory:") as connection:
+            row = connection.execute(
+                f"SELECT Delimiter, Quote, Escape, SkipRows, HasHeader, len(Columns) FROM sniff_csv($file{stated})",
+                values,
+            ).fetchone()
     if row is None:
         raise DataError(
             f"{path.name}: no delimiter fits its lines; export it again with commas, or give {option('delimiter')}"
         )
-    found, quote, escape, skipped, has_header, columns = row
-    if columns == 1 and delimiter is None and _likely(text) is not None:
+    sniffed, quote, escape, skipped, has_header, columns = row
+    if columns == 1 and delimiter is None and (likely := _likely(text)) is not None:
         # Titles and notes around a table mislead the sniffer.
-        found, skipped = _likely(text), 0
+        sniffed, skipped = likely, 0
     if not has_header or (columns == 1 and delimiter is None):
         # Lines of different lengths mislead it too; names in the first line tell the delimiter.
         first = text.lstrip("\r\n").splitlines()[0]
         likely = delimiter or max(",;\t|", key=first.count)
         names = [name.strip(" \"'") for name in first.split(likely)]
         if len(set(names)) == len(names) > 1 and not any(_NUMBER_NAME.fullmatch(name) for name in names):
-            found, skipped, has_header = likely, 0, True
-    titles = _titles(text.splitlines()[skipped : skipped + 30], found)
+            sniffed, skipped, has_header = likely, 0, True
+    titles = title_rows([_filled(line, sniffed) for line in text.splitlines()[skipped : skipped + 30]])
     if titles:
         skipped, has_header = skipped + titles, True
     if not has_header:
         raise DataError(f"{path.name}: has no header line; add a first line with the names of the columns")
     return {
-        "delimiter": found,
+        "delimiter": sniffed,
         "quote": quote if len(quote) == 1 else '"',
         "escape": escape if escape == "\\" else "",
         "skip_lines": skipped,
     }
 
 
-# So many bytes at the end of a file are looked at; so many lines may be a footer.
+# Bytes at the end of a file that are searched for a footer; most lines of a footer.
 TAIL_BYTES = 1 << 16
 MOST_LINES = 10
 # Words that lead a line of totals, in the languages of the spellings that drafts know.
@@ -296,10 +286,7 @@ _NUMBER = re.compile(r"[-+(]?[^\w\s]?[\d.,' ]*\d[\d.,' ]*[^\w\s]?\)?")
 
 
 def csv_input(path: Path, files: CsvFiles) -> pa.NativeFile | Path:
-    """Return what Arrow reads a file from.
-
-    It is the file, or all of it above the lines that `skip_end` leaves out.
-    """
+    """Return the input for Arrow: the file, without the lines that `skip_end` leaves out."""
     if not files.skip_end:
         return path
     tail, encoding = _tail(path, files.encoding)
@@ -324,8 +311,8 @@ def footer_lines(path: Path, files: CsvFiles) -> int:
     with suppress(csv.Error):
         quote = files.quote or "\x00"
         for line in lines:
-            found = next(csv.reader([line], delimiter=files.delimiter, quotechar=quote), [])
-            rows.append([cell.strip() for cell in found])
+            fields = next(csv.reader([line], delimiter=files.delimiter, quotechar=quote), [])
+            rows.append([cell.strip() for cell in fields])
     return footer_rows(rows) if len(rows) == len(lines) else 0
 
 
@@ -339,45 +326,44 @@ def footer_rows(rows: list[list[str]]) -> int:
     return count
 
 
-def _no_row(row: list[str], others: list[list[str]]) -> bool:
-    width = median(len(one) for one in others)
+def _no_row(row: list[str], above: list[list[str]]) -> bool:
+    width = median(map(len, above))
     if width < 2:
         return False
     filled = [cell for cell in row if cell]
     if not filled:
         return True
-    if len(filled) == 1 and median(sum(map(bool, one)) for one in others) > 2:
+    if len(filled) == 1 and median(sum(map(bool, cells)) for cells in above) > 2:
         place = row.index(filled[0])
-        ids = [one[place] for one in others[-50:] if len(one) > place and one[place]]
-        alike = {bool(_NUMBER.fullmatch(one)) for one in ids}
-        # An id alone may be a person of whom nothing is known; a sentence among words of one piece is none.
-        sentence = " " in filled[0] and not any(" " in one for one in ids)
-        return sentence or alike != {bool(_NUMBER.fullmatch(filled[0]))}
-    words = [cell for cell in filled if not _NUMBER.fullmatch(cell)]
-    known = {cell for one in others for cell in one}
-    if words and TOTAL.fullmatch(words[0]) and words[0] not in known:
+        ids = [cells[place] for cells in above[-50:] if len(cells) > place and cells[place]]
+        numeric = {bool(_NUMBER.fullmatch(cell)) for cell in ids}
+        # An id alone may be a person without any value; a sentence among ids without spaces is a note.
+        sentence = " " in filled[0] and not any(" " in cell for cell in ids)
+        return sentence or numeric != {bool(_NUMBER.fullmatch(filled[0]))}
+    texts = [cell for cell in filled if not _NUMBER.fullmatch(cell)]
+    if texts and TOTAL.fullmatch(texts[0]) and not any(texts[0] in cells for cells in above):
         return True
-    unnamed = not row[0] and all(one and one[0] for one in others) and not words
+    unnamed = not row[0] and all(cells and cells[0] for cells in above) and not texts
     return unnamed and 2 * len(filled) <= width
 
 
 def _end(text: str) -> str:
-    """Return what ends the lines of a text."""
+    """Return the line end of a text."""
     return "\n" if "\n" in text else "\r"
 
 
 def _tail(path: Path, encoding: str) -> tuple[str, str]:
-    """The end of a file as text, and the encoding that has no mark."""
+    """Return the end of a file as text, and its encoding without a mark."""
     size = path.stat().st_size
     start = max(0, size - TAIL_BYTES)
     with path.open("rb") as stream:
         mark = stream.read(2)
         stream.seek(start)
-        found = stream.read()
+        tail = stream.read()
     if encoding.lower().replace("_", "-") == "utf-16":
         encoding = "utf-16-be" if mark == b"\xfe\xff" else "utf-16-le"
     bare = {"utf-8-sig": "utf-8"}.get(encoding.lower(), encoding)
-    return found.decode(bare, "ignore"), bare
+    return tail.decode(bare, "ignore"), bare
 
 
 def without_footer(files: CsvFiles, paths: list[Path]) -> tuple[CsvFiles, set[int]]:
@@ -393,7 +379,7 @@ def sums_of(frame: Any) -> bool:
     """
     if frame.height < 10:
         return False
-    told = 0
+    compared = 0
     for series in frame:
         numbers = series.alias("values").cast(pl.Float64, strict=False)
         last, above = numbers[-1], numbers[:-1]
@@ -402,5 +388,5 @@ def sums_of(frame: Any) -> bool:
         total, largest = float(above.sum() or 0.0), float(above.max() or 0.0)
         if abs(last - total) > max(0.51, 1e-6 * abs(total)) or last <= largest:
             return False
-        told += 1
-    return told > 0
+        compared += 1
+    return compared > 0

@@ -1,8 +1,8 @@
 """Cut an extract into blocks by intervals of its key, and mark one that is not finished.
 
-Intervals of the key are half-open. The folder of an extract that is under way, or died, holds blocks and is not a
-study's data yet. A block is whole as soon as it can be seen, but the newest three of some months are other months than
-the newest three of all. Whoever lists the partitions of a folder therefore asks here first.
+Intervals of the key are half-open. The folder of an extract that is under way, or died, holds whole blocks and is not a
+study's data yet: the newest three of some months are other months than the newest three of all. Functions that list the
+partitions of a folder therefore ask here first.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def intervals(key: Key | None, today: date) -> tuple[KeyInterval, ...]:
 
     Args:
         key: the declaration; None: all rows are one block.
-        today: what ``last: previous`` is reckoned from: the newest step that is over on that day.
+        today: the day on which the step of ``last: previous`` is the newest that is over.
 
     Raises:
         StudyError: the range is empty, as when ``first`` is not over yet, or has more than 100,000 blocks.
@@ -61,7 +61,7 @@ def intervals(key: Key | None, today: date) -> tuple[KeyInterval, ...]:
 
 
 def _edges(key: Key, today: date) -> Iterator[date | int]:
-    """Lower edges of all blocks, and the upper edge of the last."""
+    """Yield lower edges of all blocks, and the upper edge of the last."""
     edge = _start(key.step, key.first)
     # 'previous' ends where the present step begins.
     stop = _begin(key.step, today) if key.last == PREVIOUS else _next(key.step, _start(key.step, key.last))
@@ -82,7 +82,7 @@ def _start(step: Step, value: str) -> date | int:
 
 
 def _begin(step: Step, day: date) -> date:
-    """The first day of the step that ``day`` is in."""
+    """Return the first day of the step that ``day`` is in."""
     return {Step.day: day, Step.month: day.replace(day=1), Step.year: day.replace(month=1, day=1)}[step]
 
 

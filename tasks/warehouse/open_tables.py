@@ -1,8 +1,8 @@
 """Read Delta and Iceberg tables as sources.
 
 Of a Delta table deltalake's own reader gives the rows that the log of one version counts. The reader applies deletion
-vectors, partition columns, names of column mapping and changes of the schema. What it does not know it refuses, and so
-does this: no file of a table is ever read past its log.
+vectors, partition columns, names of column mapping and changes of the schema. A feature that it does not know it
+refuses, and so does this module: no file of a table is ever read past its log.
 
 Of an Iceberg table pyiceberg's own reader gives the rows of one snapshot, found through the catalog. The reader applies
 deletes by position, deletion vectors, and changes of the schema; deletes by equality it does not know and refuses, and
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
-# A store that does not answer is told within half a minute, where the library alone goes on for three.
+# A store that does not answer is reported within half a minute; the library alone tries for three.
 _PATIENCE = {"max_retries": "3", "retry_timeout": "30s"}
 _ENCODED = re.compile("%[0-9A-Fa-f]{2}")
 _NAMED = "'version' in source.yaml, or init delta:PATH@VERSION"
@@ -94,11 +94,11 @@ def delta_batches(
         table = _delta_table(source, place, snapshot.version)
         schema = pa.schema(table.schema().to_arrow())
         check_key(source.path, key, schema)
-        # Whoever asks for columns that are not there is told so by name, from the first that is.
+        # Of a table without any of the columns the first is read; the missing ones are then named.
         chosen = [name for name in schema.names if name in columns] or schema.names[:1]
         query = f"SELECT {', '.join(map(quoted, chosen))} FROM source WHERE {condition}"
         stream = pa.RecordBatchReader.from_stream(QueryBuilder(_SESSION).register("source", table).execute(query))
-    # Outside of that block: an error of who reads the rows is none of the table.
+    # Outside of that block: an error of the caller, who reads the rows, is none of the table.
     yield _read(source, stream)
 
 
@@ -131,11 +131,11 @@ def _delta_table(source: DeltaSource, place: Path, version: int | None) -> Delta
 
 
 def _in_words_of_delta(source: DeltaSource) -> AbstractContextManager[None]:
-    """Say what is wrong with a table without the reader's own texts, which may quote paths, keys and values."""
-    return in_own_words(lambda error: _told_by_delta(error, source))
+    """Replace the reader's own errors, which may quote paths, keys and values."""
+    return in_own_words(lambda error: _error_of_delta(error, source))
 
 
-def _told_by_delta(error: Exception, source: DeltaSource) -> CausalveilError:
+def _error_of_delta(error: Exception, source: DeltaSource) -> CausalveilError:
     if isinstance(error, ModuleNotFoundError):
         return CausalveilError(f"{source.path}: deltalake is not installed; install causalveil[delta]")
     return DataError(f"{source.path}: is a Delta table that cannot be read: {_why(error, source)}")
@@ -149,8 +149,8 @@ def _why(error: Any, source: DeltaSource) -> str:
     if name == "TableNotFoundError" and source.version is None:
         return "no log of one lies there; check 'path'"
     if name == "TableNotFoundError" or "LogSegment" in text or "commit files" in text:
-        what = "the log" if source.version is None else f"the log of version {source.version}"
-        return f"{what} is not whole, or has no such version any more; name one that it has: {_NAMED}"
+        log = "the log" if source.version is None else f"the log of version {source.version}"
+        return f"{log} is not whole, or has no such version any more; name one that it has: {_NAMED}"
     if "not found" in text.lower() or "No such file" in text:
         return (
             "its log names files that are not there (cleaned up, or not copied yet); name a version that is whole: "
@@ -170,13 +170,13 @@ def iceberg_snapshot(source: IcebergSource) -> TableSnapshot:
         table = _iceberg_table(source)
         newest = table.metadata.current_snapshot_id
         version = newest if source.version is None else source.version
-        found = TableSnapshot(
+        snapshot = TableSnapshot(
             format="iceberg",
             table=str(table.metadata.table_uuid),
             version=NO_SNAPSHOT if version is None else version,
         )
-        _schema(source, table, found)
-        return found
+        _schema(source, table, snapshot)
+        return snapshot
 
 
 def iceberg_schema(source: IcebergSource, snapshot: TableSnapshot) -> pa.Schema:
@@ -221,7 +221,7 @@ def iceberg_batches(
         schema = _schema(source, table, snapshot)
         types = schema_to_pyarrow(schema, include_field_ids=False)
         check_key(source.table, key, types)
-        # Whoever asks for columns that are not there is told so by name, from the first that is.
+        # Of a table without any of the columns the first is read; the missing ones are then named.
         chosen = [name for name in types.names if name in columns] or types.names[:1]
         read = pa.schema([types.field(name) for name in chosen])
     yield led(read, iter(()) if interval is None else _rows(source, table, schema, snapshot, read, key, interval))
@@ -253,7 +253,7 @@ def _rows(
 def _chosen(table: Table, schema: Schema, key: Key | None, interval: KeyInterval | None) -> BooleanExpression:
     """Return the expression that selects the rows of the block.
 
-    A filter speaks of a column by the name that it has now, whatever it had then.
+    A filter names a column by its present name, whatever it was in the snapshot.
     """
     from pyiceberg.expressions import AlwaysTrue, And, GreaterThanOrEqual, IsNull, LessThan
     from pyiceberg.types import DateType, TimestamptzType
@@ -287,7 +287,7 @@ def _iceberg_table(source: IcebergSource) -> Table:
     from pyiceberg.catalog import load_catalog
     from pyiceberg.utils.config import Config
 
-    # What the environment says now: pyiceberg alone looks once, when it is imported.
+    # The present environment: pyiceberg by itself reads it once, when it is imported.
     configured: Any = Config().get_catalog_config(source.catalog) or {}
     return load_catalog(source.catalog, **configured).load_table(source.table)
 
@@ -302,22 +302,22 @@ def _schema(source: IcebergSource, table: Table, snapshot: TableSnapshot) -> Sch
         raise DataError(f"{source.table}: another table has this name by now; run the extract again")
     if snapshot.version == NO_SNAPSHOT:
         return table.schema()
-    found = table.snapshot_by_id(snapshot.version)
-    if found is None:
+    stored = table.snapshot_by_id(snapshot.version)
+    if stored is None:
         raise DataError(
             f"{source.table}: its catalog has no snapshot {snapshot.version} any more; name one that it has "
             "by 'version' in source.yaml (init: TABLE@SNAPSHOT), or leave that out to read the newest"
         )
-    then = found.schema_id
-    return table.schema() if source.version is None or then is None else table.schemas()[then]
+    schema = stored.schema_id
+    return table.schema() if source.version is None or schema is None else table.schemas()[schema]
 
 
 def _in_words_of_iceberg(source: IcebergSource) -> AbstractContextManager[None]:
-    """Say what is wrong without the reader's own texts, which may quote paths, passwords and values."""
-    return in_own_words(lambda error: _told_by_iceberg(error, source))
+    """Replace the reader's own errors, which may quote paths, passwords and values."""
+    return in_own_words(lambda error: _error_of_iceberg(error, source))
 
 
-def _told_by_iceberg(error: Any, source: IcebergSource) -> CausalveilError:
+def _error_of_iceberg(error: Any, source: IcebergSource) -> CausalveilError:
     if isinstance(error, ModuleNotFoundError):
         return CausalveilError(f"{source.table}: pyiceberg is not installed; install causalveil[iceberg]")
     text, name = str(error), type(error).__name__

@@ -36,8 +36,7 @@ from causalveil.tasks.machine.object_storage import StoredFile, arrow_place, ope
 from causalveil.tasks.warehouse.csv_files import NO_BYTES, csv_input
 from causalveil.tasks.warehouse.extract import EVERYTHING, KEYLESS, KeyInterval
 from causalveil.tasks.warehouse.table_files import frame_in
-from causalveil.tasks.warehouse.values import BATCH_ROWS, holds, led, value_of
-from causalveil.tasks.warehouse.values import said as stripped
+from causalveil.tasks.warehouse.values import BATCH_ROWS, holds, led, respelled, value_of
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -51,14 +50,14 @@ _DOUBTS = {
 
 @contextmanager
 def _reading(source: Source, files: Files, path: Path | StoredFile) -> Iterator[None]:
-    """Name a file in errors of what reads it, whose own texts may quote rows.
+    """Name a file in errors of its reader, whose own texts may quote rows.
 
     Raises:
         DataError: the file cannot be read as it is declared.
         CausalveilError: of a stored file, see :func:`opened`.
     """
 
-    def told(error: BaseException) -> DataError:
+    def renamed(error: BaseException) -> DataError:
         if path.size == 0 if isinstance(path, StoredFile) else os.path.exists(path) and not os.path.getsize(path):
             why = NO_BYTES
         elif isinstance(error, pa.ArrowException | UnicodeError):
@@ -67,9 +66,9 @@ def _reading(source: Source, files: Files, path: Path | StoredFile) -> Iterator[
             why = f"cannot be read ({kind_of(error)})"
         return DataError(f"source '{source.name}': {path.name}: {why}")
 
-    # What Arrow says of a store that does not answer is an OSError too.
+    # Of a store that does not answer Arrow's error is an OSError too.
     kinds = () if isinstance(path, StoredFile) else (OSError,)
-    with opened(path), in_own_words(told, pa.ArrowException, UnicodeError, *kinds):
+    with opened(path), in_own_words(renamed, pa.ArrowException, UnicodeError, *kinds):
         yield
 
 
@@ -100,9 +99,9 @@ def file_batches(
     if not paths:
         where = files.path if is_stored(files.path) else place / files.path
         raise CausalveilError(f"source '{source.name}': no {files.kind} file in {where}")
-    told = [said_of(files, place, path) for path in paths]
-    found = [_file_schema(source, files, path, said) for path, said in zip(paths, told, strict=True)]
-    read = [_read_schema(source, files, schema, one) for one in found]
+    constants = [folder_values(files, place, path) for path in paths]
+    stored = [_file_schema(source, files, path, values) for path, values in zip(paths, constants, strict=True)]
+    read = [_read_schema(source, files, schema, columns) for columns in stored]
     rows: Iterator[pa.RecordBatch] = iter(())
     if interval is None:
         pass
@@ -110,49 +109,52 @@ def file_batches(
         local = [path for path in paths if isinstance(path, Path)]
         rows = _csv_batches(source, files, local, read[0], _block(source, read[0], interval))
     elif files.row_number is None:
-        rows = _parquet_batches(_with_said(paths, read, told, found), source, files, interval)
+        rows = _parquet_batches(_file_columns(paths, read, stored, constants), source, files, interval)
     else:
         # Rows are numbered before any is left out.
         field = read[0].field(files.row_number)
-        stored = [pa.schema([one for one in schema if one.name != field.name]) for schema in read]
-        every = _parquet_batches(_with_said(paths, stored, told, found), source, files, None)
+        unnumbered = [pa.schema([column for column in columns if column.name != field.name]) for columns in read]
+        every = _parquet_batches(_file_columns(paths, unnumbered, stored, constants), source, files, None)
         rows = _all_numbered(every, field, _block(source, read[0], interval))
     yield led(read[0], rows)
 
 
-class _Told(NamedTuple):
-    """The columns to read of a file, those that it has, and what its folders say of them."""
+class _FileColumns(NamedTuple):
+    """The columns to read of a file, those that it has, and values by the names of its folders."""
 
     schema: pa.Schema
     stored: pa.Schema
-    said: dict[str, str]
+    constants: dict[str, str]
 
 
-def _with_said(
-    paths: Sequence[Path | StoredFile], read: list[pa.Schema], told: list[dict[str, str]], found: list[pa.Schema]
-) -> dict[Path | StoredFile, _Told]:
-    """Return what is to be read of each file."""
+def _file_columns(
+    paths: Sequence[Path | StoredFile],
+    read: list[pa.Schema],
+    stored: list[pa.Schema],
+    constants: list[dict[str, str]],
+) -> dict[Path | StoredFile, _FileColumns]:
+    """Return the columns to read of each file."""
     return {
-        path: _Told(schema, pa.schema([one for one in schema if has.get_field_index(one.name) >= 0]), said)
-        for path, schema, said, has in zip(paths, read, told, found, strict=True)
+        path: _FileColumns(
+            schema, pa.schema([field for field in schema if has.get_field_index(field.name) >= 0]), values
+        )
+        for path, schema, has, values in zip(paths, read, stored, constants, strict=True)
     }
 
 
 def _parquet_batches(
-    read: Mapping[Path | StoredFile, _Told], source: Source, files: Files, interval: KeyInterval | None
+    read: Mapping[Path | StoredFile, _FileColumns], source: Source, files: Files, interval: KeyInterval | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one file after the other, each in the types that it stores them in.
+    """Yield the rows of files in turn, in their stored types; interval None: of all blocks.
 
-    If the interval is None, rows of all blocks are read.
-
-    A column that stands in the names of folders alone, as Spark and Hive leave it, is there with its one value.
+    A column in the names of folders alone, as Spark and Hive leave it, has a single value in each file.
 
     Raises:
-        DataError: a file says otherwise than its folder.
+        DataError: a file contradicts its folder.
     """
     import pyarrow.dataset as ds
 
-    for path, (schema, stored, said) in read.items():
+    for path, (schema, stored, constants) in read.items():
         with _reading(source, files, path):
             data = (
                 ds.dataset(_table(files, path).select(stored.names))
@@ -163,31 +165,27 @@ def _parquet_batches(
             chosen = None if interval is None or written else _chosen(source, stored, interval)
             of_block = _block(source, stored, EVERYTHING if interval is None or not written else interval)
             for batch in data.scanner(filter=chosen, batch_size=BATCH_ROWS, use_threads=False).to_batches():
-                refuse_otherwise(path, batch, said)
-                yield _filled(of_block(batch), schema, said)
+                refuse_contradictions(path, batch, constants)
+                yield _filled(of_block(batch), schema, constants)
 
 
 def _table(files: TableFile, path: Path) -> pa.Table:
     return frame_in(files, path).to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
-def _filled(batch: pa.RecordBatch, schema: pa.Schema, said: Mapping[str, str]) -> pa.RecordBatch:
+def _filled(batch: pa.RecordBatch, schema: pa.Schema, constants: Mapping[str, str]) -> pa.RecordBatch:
     if batch.schema.names == schema.names:
         return batch
+    values = {name: None if value == NO_VALUE else value for name, value in constants.items()}
     arrays = [
-        batch.column(field.name)
-        if field.name in batch.schema.names
-        else pa.array([None if said[field.name] == NO_VALUE else said[field.name]] * batch.num_rows, pa.string())
-        for field in schema
+        batch.column(name) if name in batch.schema.names else pa.array([values[name]] * batch.num_rows, pa.string())
+        for name in schema.names
     ]
     return pa.record_batch(arrays, names=schema.names)
 
 
-def said_of(files: Files, place: Path, path: Path | StoredFile) -> dict[str, str]:
-    """Return what folders ``name=value`` between a source and one of its Parquet files say.
-
-    Nothing is returned for CSV.
-    """
+def folder_values(files: Files, place: Path, path: Path | StoredFile) -> dict[str, str]:
+    """Return the values by folders ``name=value`` above a Parquet file; none of CSV."""
     if files.kind != "parquet":
         return {}
     if isinstance(path, StoredFile):
@@ -196,17 +194,18 @@ def said_of(files: Files, place: Path, path: Path | StoredFile) -> dict[str, str
     return values_in(PurePosixPath(path.relative_to(folder).parent)) if path != folder else {}
 
 
-def refuse_otherwise(path: Path | StoredFile, batch: pa.RecordBatch | pa.Table, said: Mapping[str, str]) -> None:
-    """Refuse rows that say otherwise than the folder of their file.
+def refuse_contradictions(
+    path: Path | StoredFile, batch: pa.RecordBatch | pa.Table, constants: Mapping[str, str]
+) -> None:
+    """Refuse rows that contradict the folder of their file.
 
     Raises:
         DataError: names the column, and no value.
     """
-    held = [name for name in said if batch.schema.get_field_index(name) >= 0]
-    if not held:
+    stored = {name: value for name, value in constants.items() if batch.schema.get_field_index(name) >= 0}
+    if not stored:
         return
-    frame = frame_of(batch, held)
-    for name, rows in contradictions(frame, {name: said[name] for name in held}).items():
+    for name, rows in contradictions(frame_of(batch, list(stored)), stored).items():
         if rows:
             raise DataError(
                 f"{path.name}: column '{name}' says otherwise than the folder '{name}=...' that the file lies in; "
@@ -229,15 +228,15 @@ def _chosen(source: Source, schema: pa.Schema, interval: KeyInterval) -> pc.Expr
 
 
 def _written_key(source: Source, schema: pa.Schema) -> bool:
-    """Return whether the column of the key holds text, which is a date as its declaration reads it."""
+    """Return whether the column of the key holds text, which its declaration reads."""
     if source.key is None or schema.get_field_index(source.key.column) < 0:
         return False
-    found = schema.field(source.key.column).type
-    return bool(types.is_string(found) or types.is_large_string(found))
+    stored = schema.field(source.key.column).type
+    return bool(types.is_string(stored) or types.is_large_string(stored))
 
 
 def _block(source: Source, schema: pa.Schema, interval: KeyInterval) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    """Return what keeps the rows of the block.
+    """Return the filter for rows of the block.
 
     Raises:
         DataError: the key's column is text that no declared column reads as dates or whole numbers.
@@ -248,27 +247,27 @@ def _block(source: Source, schema: pa.Schema, interval: KeyInterval) -> Callable
         return lambda batch: batch if chosen is None else batch.filter(chosen)
     whole = key.step is Step.integer
     wanted = (Kind.integer,) if whole else (Kind.date, Kind.timestamp)
-    readings = (source.columns[name] for name, column in source.found_as.items() if column == key.column)
-    reading = next((one for one in readings if isinstance(one, TextReading) and one.kind in wanted), None)
-    if reading is None:
-        what = "whole numbers" if whole else "dates"
+    declared = (source.columns[name] for name, column in source.found_as.items() if column == key.column)
+    readings = [kind for kind in declared if isinstance(kind, TextReading) and kind.kind in wanted]
+    if not readings:
+        steps = "whole numbers" if whole else "dates"
         how = "kind: integer" if whole else "kind: date and the formats"
         raise DataError(
             f"source '{source.name}': column '{key.column}' of the key is text; declare it under 'columns' with {how} "
-            f"that make it {what}"
+            f"that make it {steps}"
         )
-    read: TextReading = reading
+    reading = readings[0]
 
-    def kept(batch: pa.RecordBatch) -> pa.RecordBatch:
+    def of_block(batch: pa.RecordBatch) -> pa.RecordBatch:
         text = frame_of(batch, [key.column]).rename({key.column: "text"})
-        values = text.select(value=value_of(stripped(read), read))["value"].cast(pl.Int64 if whole else pl.Date)
+        values = text.select(value=value_of(respelled(reading), reading))["value"].cast(pl.Int64 if whole else pl.Date)
         if interval == KEYLESS:
             return batch.filter(values.is_null().to_arrow())
         lower, upper = pl.lit(interval.lower), pl.lit(interval.upper)
         inside = values.to_frame().select(((pl.col("value") >= lower) & (pl.col("value") < upper)).fill_null(False))
         return batch.filter(inside["value"].to_arrow())
 
-    return kept
+    return of_block
 
 
 def _csv_batches(
@@ -278,7 +277,7 @@ def _csv_batches(
     schema: pa.Schema,
     of_block: Callable[[pa.RecordBatch], pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """The declared columns alone: what else stands in the files, a name twice or none at all, is not looked at."""
+    """Yield the declared columns alone: names of other columns may be missing or repeated."""
     numbers = files.row_number
     types = {field.name: field.type for field in schema if field.name != numbers}
     options = pyarrow.csv.ConvertOptions(
@@ -286,7 +285,7 @@ def _csv_batches(
     )
     reading, parsing = csv_options(files)
 
-    def found() -> Iterator[pa.RecordBatch]:
+    def stored() -> Iterator[pa.RecordBatch]:
         for path in paths:
             with (
                 _reading(source, files, path),
@@ -295,25 +294,20 @@ def _csv_batches(
                 yield from reader
 
     if numbers is not None:
-        yield from _all_numbered(found(), schema.field(numbers), of_block)
+        yield from _all_numbered(stored(), schema.field(numbers), of_block)
         return
-    yield from map(of_block, found())
+    yield from map(of_block, stored())
 
 
 def _all_numbered(
     batches: Iterator[pa.RecordBatch], field: pa.Field, of_block: Callable[[pa.RecordBatch], pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the block with their numbers in all batches."""
     rows = 0
-    for found in batches:
-        batch = _numbered(found, field, rows)
-        rows += found.num_rows
-        yield of_block(batch)
-
-
-def _numbered(batch: pa.RecordBatch, field: pa.Field, before: int) -> pa.RecordBatch:
-    """With the numbers of its rows, ``before`` of which came before it."""
-    numbers = pa.array(range(before + 1, before + batch.num_rows + 1), pa.int64())
-    return batch.append_column(field, numbers.cast(field.type))
+    for batch in batches:
+        numbers = pa.array(range(rows + 1, rows + batch.num_rows + 1), pa.int64())
+        rows += batch.num_rows
+        yield of_block(batch.append_column(field, numbers.cast(field.type)))
 
 
 def files_of(files: Files, place: Path) -> Sequence[Path | StoredFile]:
@@ -348,8 +342,8 @@ class SourceChanges:
     """Files of a source as they lie there now, and what changed since an extract that ended.
 
     Attributes:
-        files: what is said of each; empty for a source of no files.
-        new, changed, gone: names of those that it did not read, that were written since, and that are not there.
+        files: size and time of each; empty for a source of no files.
+        new, changed, gone: names of files that it did not read, that were written since, and that are missing.
     """
 
     files: dict[str, SourceFile]
@@ -361,7 +355,7 @@ class SourceChanges:
 def changes_since(source: Source, place: Path, before: Manifest | None) -> SourceChanges:
     """Compare the files of a source with those that an extract read; no file is opened.
 
-    Size and time of change are compared, as of an earlier version's manifest nothing is known.
+    Size and time of change are compared; the manifest of an earlier version may list no files.
 
     Raises:
         CausalveilError: the files cannot be listed.
@@ -372,13 +366,13 @@ def changes_since(source: Source, place: Path, before: Manifest | None) -> Sourc
         lambda error: CausalveilError(f"source '{source.name}': its files cannot be listed ({kind_of(error)})"),
         OSError,
     ):
-        now = {name: _said_by_disk(path) for name, path in by_name(source.source, place).items()}
-    known = {} if before is None else before.source_files
+        now = {name: _status(path) for name, path in by_name(source.source, place).items()}
+    earlier = {} if before is None else before.source_files
     return SourceChanges(
         now,
-        new=tuple(name for name in now if name not in known),
-        changed=tuple(name for name in now if name in known and known[name] != now[name]),
-        gone=tuple(name for name in known if name not in now),
+        new=tuple(name for name in now if name not in earlier),
+        changed=tuple(name for name in now if name in earlier and earlier[name] != now[name]),
+        gone=tuple(name for name in earlier if name not in now),
     )
 
 
@@ -387,11 +381,11 @@ def named_files(names: tuple[str, ...]) -> str:
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
-def _said_by_disk(path: Path | StoredFile) -> SourceFile:
+def _status(path: Path | StoredFile) -> SourceFile:
     if isinstance(path, StoredFile):
         return SourceFile(size=path.size, modified=path.modified)
-    found = path.stat()
-    return SourceFile(size=found.st_size, modified=found.st_mtime_ns)
+    status = path.stat()
+    return SourceFile(size=status.st_size, modified=status.st_mtime_ns)
 
 
 def paths_of(files: Files, place: Path) -> list[Path]:
@@ -404,25 +398,24 @@ def paths_of(files: Files, place: Path) -> list[Path]:
     refuse_open_table(folder)
     if folder.is_file():
         return [folder]
-    found = sorted(path for path in folder.rglob(f"*.{files.kind}") if path.is_file() and not _hidden(path, folder))
-    for below in sorted({parent for path in found for parent in path.parents if parent.is_relative_to(folder)}):
+    paths = sorted(path for path in folder.rglob(f"*.{files.kind}") if path.is_file() and not _hidden(path, folder))
+    for below in sorted({parent for path in paths for parent in path.parents if parent.is_relative_to(folder)}):
         refuse_log_in(below)
-    return found
+    return paths
 
 
-def _file_schema(
-    source: Source, files: Files, path: Path | StoredFile, said: Mapping[str, str] | None = None
-) -> pa.Schema:
-    """The columns of one file, from its footer or its header line.
+def _file_schema(source: Source, files: Files, path: Path | StoredFile, constants: Mapping[str, str]) -> pa.Schema:
+    """Return the columns of a file, from its footer or its header line.
 
-    Each column is there or in a name of its folders.
+    Each declared column is there or in a name of its folders, where only text and values of text can stand, and no key.
 
-    Only text and what is read from text can stand in a name, and no key.
+    Raises:
+        DataError: a column is missing, there twice, or of another kind.
     """
-    by_name = {
+    in_folders = {
         source.found_as[name]
-        for name, one in source.columns.items()
-        if source.found_as[name] in (said or {}) and (isinstance(one, TextReading) or one is Kind.text)
+        for name, kind in source.columns.items()
+        if source.found_as[name] in constants and (isinstance(kind, TextReading) or kind is Kind.text)
     }
     if isinstance(files, TableFile) and isinstance(path, Path):
         schema = _table(files, path).schema
@@ -445,7 +438,7 @@ def _file_schema(
     for name in _names(source):
         if name == numbers:
             continue
-        if schema.get_field_index(name) < 0 and name not in by_name:
+        if schema.get_field_index(name) < 0 and name not in in_folders:
             raise DataError(f"source '{source.name}': {path.name} has no column '{name}' (or has it twice)")
     if not isinstance(files, CsvFiles):
         _check_kinds(source, path, schema)
@@ -453,10 +446,10 @@ def _file_schema(
 
 
 def _check_kinds(source: Source, path: Path | StoredFile, schema: pa.Schema) -> None:
-    """Files may store a column in different types, each of which must hold what is declared."""
+    """Check that a file's type of each column may be stored as its declared kind."""
     for name, kind in source.kinds.items():
         if schema.get_field_index(source.found_as[name]) < 0:
-            # Rows are numbered as they are read, and folders say what their names do.
+            # It is the number of a row, or in the name of a folder.
             continue
         type_ = schema.field(source.found_as[name]).type
         if not isinstance(source.columns[name], TextReading) and not holds(plain_type(type_), kind):
@@ -466,16 +459,16 @@ def _check_kinds(source: Source, path: Path | StoredFile, schema: pa.Schema) -> 
             )
 
 
-def _read_schema(source: Source, files: Files, schema: pa.Schema, found: pa.Schema) -> pa.Schema:
-    """The types to read as: the file's own, for CSV the declared ones."""
+def _read_schema(source: Source, files: Files, schema: pa.Schema, stored: pa.Schema) -> pa.Schema:
+    """Return the types to read as: the file's own, for CSV the declared ones."""
     if not isinstance(files, CsvFiles):
         numbers = pa.field(files.row_number or "", pa.int64())
         return pa.schema(
             [
                 numbers
                 if name == files.row_number
-                else found.field(name)
-                if found.get_field_index(name) >= 0
+                else stored.field(name)
+                if stored.get_field_index(name) >= 0
                 else pa.field(name, pa.string())
                 for name in _names(source)
             ]
@@ -494,7 +487,7 @@ def _read_schema(source: Source, files: Files, schema: pa.Schema, found: pa.Sche
 
 
 def _names(source: Source) -> list[str]:
-    """The columns to read, by their names in the source."""
+    """Return the columns to read, by their names in the source."""
     return list(dict.fromkeys([*source.found_as.values(), *(() if source.key is None else (source.key.column,))]))
 
 

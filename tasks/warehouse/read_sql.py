@@ -37,7 +37,7 @@ from causalveil.tasks.warehouse.adbc import adbc_batches, literal, quoted
 from causalveil.tasks.warehouse.extract import KEYLESS, KeyInterval
 from causalveil.tasks.warehouse.open_tables import delta_batches, delta_snapshot, iceberg_batches, iceberg_snapshot
 from causalveil.tasks.warehouse.read_files import file_batches
-from causalveil.tasks.warehouse.values import BATCH_ROWS, complete, converted, holds, led, read_off
+from causalveil.tasks.warehouse.values import BATCH_ROWS, as_declared, complete, converted, holds, led
 
 
 def target_schema(source: Source) -> pa.Schema:
@@ -54,9 +54,7 @@ def target_schema(source: Source) -> pa.Schema:
 
 
 def snapshot_of(source: Source, place: Path) -> TableSnapshot | None:
-    """Return the state of an open table that an extract takes.
-
-    Return None for a source that is no such table.
+    """Return the state of an open table that an extract takes; None for another source.
 
     Raises:
         DataError: the table cannot be read, or has no such state.
@@ -86,7 +84,7 @@ def batches(
         place: the folder that relative paths begin at.
         url: of the warehouse, for the kinds that have one; it stands in no message.
         interval: the block.
-        lost: is given the number of rows that are left out, by the column in which they have no value.
+        lost: counts the rows that are left out, by the column in which they have no value.
         snapshot: of an open table.
         among: names of the files to read, of a source of files; None: all.
 
@@ -101,19 +99,17 @@ def batches(
     lost = Counter() if lost is None else lost
     with (
         in_own_words(lambda problem: CausalveilError(f"source '{source.name}': {cause(problem)}")),
-        _open(source, place, url, interval, snapshot, among) as found,
+        _open(source, place, url, interval, snapshot, among) as stored,
     ):
-        for batch in found:
-            rows = conform(read_off(_taken(batch, source), source), source, schema)
+        for batch in stored:
+            rows = conform(as_declared(_taken(batch, source), source), source, schema)
             yield complete(rows, source, lost)
 
 
 def refuse_keyless(source: Source, place: Path, url: str | None, snapshot: TableSnapshot | None) -> None:
-    """Refuse rows without a value in the key's column.
+    """Refuse rows without a value in the key's column, which no block would hold or count.
 
-    No block would hold them, and nothing would count them.
-
-    Of sensitive data such a loss would also let the number of units tell of what stands in a row.
+    Of sensitive data their loss would also make the number of units depend on values.
 
     Raises:
         DataError: there are such rows.
@@ -139,9 +135,7 @@ def refuse_keyless(source: Source, place: Path, url: str | None, snapshot: Table
 
 
 def _taken(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
-    """The columns of a batch that are taken, each in a type that says what it holds.
-
-    Of a name that is there twice, both are taken.
+    """Return the declared columns of a batch in plain types; both of a name that is there twice.
 
     Raises:
         DataError: bytes are no text.
@@ -161,15 +155,15 @@ def conform(batch: pa.RecordBatch, source: Source, schema: pa.Schema) -> pa.Reco
         place = batch.schema.get_field_index(name)
         if place < 0:
             raise DataError(f"source '{source.name}': column '{name}' is missing (or there twice); its schema drifted")
-        found = batch.column(place)
-        if not holds(found.type, kind):
+        stored = batch.column(place)
+        if not holds(stored.type, kind):
             cast = "cast it in the query, or " if hasattr(source.source, "query") else ""
             raise DataError(
-                f"source '{source.name}': column '{name}' is of type {found.type} and was declared {kind}; "
+                f"source '{source.name}': column '{name}' is of type {stored.type} and was declared {kind}; "
                 f"{cast}declare what it is now"
             )
         try:
-            values = converted(found, schema.field(name).type)
+            values = converted(stored, schema.field(name).type)
         except pa.ArrowException:
             values = None
         if values is None:
@@ -219,9 +213,9 @@ def rows_there(source: Source, place: Path, url: str | None, interval: KeyInterv
     """
     with (
         in_own_words(lambda problem: CausalveilError(f"source '{source.name}': {cause(problem)}")),
-        _answers(source, place, url, interval, "COUNT(*) AS n") as found,
+        _answers(source, place, url, interval, "COUNT(*) AS n") as counts,
     ):
-        return sum(int(batch.column(0)[0].as_py()) for batch in found if batch.num_rows)
+        return sum(int(batch.column(0)[0].as_py()) for batch in counts if batch.num_rows)
 
 
 def statement(
@@ -236,7 +230,7 @@ def statement(
 
 
 def _condition(key: Key | None, interval: KeyInterval | None, driver: AdbcDriver | None = None) -> str:
-    """The rows of one block in SQL; None: no rows."""
+    """Return the condition of SQL for the rows of a block; None: no rows."""
     if interval is None or key is None:
         return "1 = 0" if interval is None else "1 = 1"
     if interval == KEYLESS:
@@ -245,7 +239,7 @@ def _condition(key: Key | None, interval: KeyInterval | None, driver: AdbcDriver
     return f"{column} >= {lower} AND {column} < {upper}"
 
 
-# What a semicolon may stand in without ending a query: comments, strings, names, PostgreSQL's dollar quotes.
+# Tokens in which a semicolon does not end a query: comments, strings, names, PostgreSQL's dollar quotes.
 _TOKEN = re.compile(
     r"""(?P<blank>\s+|--[^\n]*|/\*.*?\*/)
     | [eE]'(?:\\.|[^'\\]|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*" | (?P<tag>\$\w*\$).*?(?P=tag) | .""",
@@ -254,8 +248,8 @@ _TOKEN = re.compile(
 
 
 def _without_end(query: str) -> str:
-    """A query without the semicolons at its end and the comments after them."""
-    tokens = [found for found in _TOKEN.finditer(query) if found["blank"] is None]
+    """Return a query without the semicolons at its end and the comments after them."""
+    tokens = [token for token in _TOKEN.finditer(query) if token["blank"] is None]
     end = len(query)
     while tokens and tokens[-1][0] == ";":
         end = tokens.pop().start()
@@ -264,7 +258,7 @@ def _without_end(query: str) -> str:
 
 @contextmanager
 def _sqlalchemy(url: str, query: str) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Rows of any dialect, as many at a time as a server-side cursor fetches; slower than ADBC."""
+    """Yield rows of any dialect by a server-side cursor; slower than ADBC."""
     import sqlalchemy as sa
 
     address = sa.make_url(url)
@@ -309,24 +303,26 @@ _STATES = {
     "57": "its server stopped or cancelled the query",
     "53": "its server has no room left",
 }
-# What drivers of ADBC say that know no SQLSTATE.
+# Errors of ADBC's drivers and of DuckDB, which have no SQLSTATE, by its classes.
 _ADBC = {"INVALID_ARGUMENT": "42", "NOT_FOUND": "42", "UNAUTHENTICATED": "28", "UNAUTHORIZED": "42501"}
 _DUCKDB = {"CatalogException": "42", "BinderException": "42", "ParserException": "42", "ConversionException": "22"}
 
 
 def cause(problem: BaseException) -> str:
-    """Describe what went wrong in words of our own, with the SQLSTATE if there is one."""
-    told: Any = getattr(problem, "orig", None) or problem
-    status = getattr(getattr(told, "status_code", None), "name", "")
-    sqlstate = getattr(told, "sqlstate", None) or ""
-    state = sqlstate or _DUCKDB.get(type(told).__name__) or _ADBC.get(status) or ""
-    found = next((words for key, words in sorted(_STATES.items(), reverse=True) if state.startswith(key)), None)
-    if found is None and type(told).__name__ == "OperationalError":
-        found = "its server cannot be reached, or refuses the user or password"
-    if found is None and isinstance(told, OSError):
+    """Describe an error in words of our own, with the SQLSTATE if there is one."""
+    error: Any = getattr(problem, "orig", None) or problem
+    kind, sqlstate = type(error).__name__, getattr(error, "sqlstate", None) or ""
+    status = getattr(getattr(error, "status_code", None), "name", "")
+    state = sqlstate or _DUCKDB.get(kind) or _ADBC.get(status) or ""
+    reason = next((reason for key, reason in sorted(_STATES.items(), reverse=True) if state.startswith(key)), None)
+    if reason is None and kind == "OperationalError":
+        reason = "its server cannot be reached, or refuses the user or password"
+    elif reason is None and isinstance(error, OSError):
         # Arrow's stream from a driver, which drops the SQLSTATE.
-        found = "its query fails on a value, or its files or connection on the way; the text of the failure is withheld"
-    if found is None and isinstance(told, ModuleNotFoundError):
-        found = "a driver is not installed; install causalveil[extract]"
+        reason = (
+            "its query fails on a value, or its files or connection on the way; the text of the failure is withheld"
+        )
+    elif reason is None and isinstance(error, ModuleNotFoundError):
+        reason = "a driver is not installed; install causalveil[extract]"
     code = f", SQLSTATE {sqlstate}" if len(sqlstate) == 5 else ""
-    return f"{found or 'it cannot be read'} ({type(told).__name__}{code})"
+    return f"{reason or 'it cannot be read'} ({kind}{code})"

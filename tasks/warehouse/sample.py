@@ -1,7 +1,4 @@
-"""The first million rows of a source as one frame, for a draft.
-
-Text stays text, nothing is read into it.
-"""
+"""The first million rows of a source as one frame, for a draft. Text stays text."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-import pyarrow.types as of
+import pyarrow.types as arrow_types
 
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError, in_own_words
 from causalveil.schemas.hints import Blank, option
@@ -54,7 +51,7 @@ from causalveil.tasks.warehouse.open_tables import (
     iceberg_schema,
     iceberg_snapshot,
 )
-from causalveil.tasks.warehouse.read_files import by_name, csv_options, paths_of, refuse_otherwise, said_of
+from causalveil.tasks.warehouse.read_files import by_name, csv_options, folder_values, paths_of, refuse_contradictions
 from causalveil.tasks.warehouse.read_sql import cause, duckdb_batches
 from causalveil.tasks.warehouse.table_files import ENDINGS, in_codes, labelled, layout_of, table_of
 
@@ -62,6 +59,12 @@ MOST_ROWS = 1_000_000
 # The variable that a drafted source names: a URL holds a password, and has no place in a file.
 URL_VARIABLE = "CAUSALVEIL_SOURCE_URL"
 _DELTA, _ICEBERG = "delta:", "iceberg:"
+_BYTES = (
+    arrow_types.is_binary,
+    arrow_types.is_large_binary,
+    arrow_types.is_binary_view,
+    arrow_types.is_fixed_size_binary,
+)
 _DATABASES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 
 
@@ -75,7 +78,7 @@ class Sample:
         left_out: names of columns that cannot be taken, and why.
         whole: whether the frame holds all rows.
         footer: lines of each file below its last row.
-        told: by column, how codes with labels were read.
+        label_notes: by column, how codes with labels were read.
     """
 
     frame: pl.DataFrame
@@ -83,7 +86,7 @@ class Sample:
     left_out: dict[str, str]
     whole: bool
     footer: int = 0
-    told: dict[str, str] = field(default_factory=dict)
+    label_notes: dict[str, str] = field(default_factory=dict)
 
 
 def sample_of(
@@ -100,7 +103,7 @@ def sample_of(
         delimiter: of a CSV file, where it is known.
 
     Raises:
-        StudyError: there is no such file, no such table, or nobody says which.
+        StudyError: there is no such file, no such table, or no table is named among several.
         DataError: it is not what its name says, or an open table that this cannot read; the message says what to do.
         CausalveilError: the database cannot be read.
     """
@@ -138,10 +141,7 @@ def sample_of(
 
 
 def _delta(where: str) -> Sample:
-    """The newest version of a Delta table, or the one after an ``@``.
-
-    Nested columns are not read.
-    """
+    """Return the newest version of a Delta table, or that after ``@``, without nested columns."""
     where, version = (where, {}) if Path(where).exists() else _at(where)
     if "://" not in where:
         where = str(Path(where).expanduser().resolve())
@@ -154,16 +154,13 @@ def _delta(where: str) -> Sample:
 
 
 def _at(where: str) -> tuple[str, dict[str, str]]:
-    """A table and the state of it that is asked for by ``@NUMBER``."""
+    """Return a table and its state after ``@``, where a number stands there."""
     table, _, version = where.rpartition("@")
     return (table, {"version": version}) if table and version.isdecimal() else (where, {})
 
 
 def _iceberg(where: str) -> Sample:
-    """The newest snapshot of ``CATALOG/NAMESPACE.TABLE``, or the one after an ``@``.
-
-    Nested columns are not read.
-    """
+    """Return the newest snapshot of an Iceberg table, or that after ``@``, without nested ones."""
     where, version = _at(where)
     catalog, _, table = where.rpartition("/")
     named = {"catalog": catalog} if catalog else {}
@@ -175,7 +172,7 @@ def _iceberg(where: str) -> Sample:
 
 
 def _first(batches: Iterable[pa.RecordBatch], enough: int = MOST_ROWS + 1) -> Iterator[pa.RecordBatch]:
-    """The first batches, until they hold enough rows."""
+    """Yield the first batches, until they hold enough rows."""
     rows = 0
     for batch in batches:
         yield batch
@@ -208,26 +205,24 @@ def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
 
 
 def _table(
-    path: Path, kind: str, sheet: str | None, encoding: str | None, words: Collection[str] | None = None
+    path: Path, kind: str, sheet: str | None, encoding: str | None, by_labels: Collection[str] | None = None
 ) -> Sample:
-    """A file of Stata, SPSS or SAS, or a sheet of a workbook.
+    """Return a file of Stata, SPSS or SAS, or a sheet of a workbook.
 
-    ``words``: columns that are read by the labels of their codes, whatever rows hold; None: rows tell which.
+    ``by_labels``: columns that are read by the labels of their codes, whatever rows hold; None: rows decide.
     """
     place = {"path": str(path), "sheet": sheet} if kind == "excel" else {"path": str(path), "encoding": encoding}
     files = validate(TableFile, {"kind": kind} | place, path.name)
     if kind == "excel":
-        files = layout_of(files, path, by_header=words is not None)
+        files = layout_of(files, path, by_header=by_labels is not None)
     table = table_of(files, path, MOST_ROWS + 1)
-    codes = in_codes(table) if words is None else tuple(name for name in table.labels if name not in words)
+    codes = in_codes(table) if by_labels is None else tuple(name for name in table.labels if name not in by_labels)
     files = files.model_copy(update={"codes": codes})
     frame = labelled(table, codes)
     useless = _useless(frame.columns)
-    left_out = dict(table.left_out) | useless
-    whole = frame.drop(useless)
-    sample = _of_table(whole, files, path.name, left_out)
-    told = {} if words is not None else {name: _label_note(table.labels[name]) for name in codes}
-    return replace(sample, footer=files.skip_end, told=told)
+    sample = _of_table(frame.drop(useless), files, path.name, dict(table.left_out) | useless)
+    notes = {} if by_labels is not None else {name: _label_note(table.labels[name]) for name in codes}
+    return replace(sample, footer=files.skip_end, label_notes=notes)
 
 
 def _label_note(labels: Mapping[Any, str]) -> str:
@@ -238,22 +233,22 @@ def _label_note(labels: Mapping[Any, str]) -> str:
     return f"read by its codes, as some have no label of their own ({shown}{' and so on' if len(labels) > 3 else ''})"
 
 
-def by_header(sample: Sample, encoding: str | None, delimiter: str | None, words: Collection[str] = ()) -> Sample:
+def by_header(sample: Sample, encoding: str | None, delimiter: str | None, by_labels: Collection[str] = ()) -> Sample:
     """Return a sample whose source follows from options and headers alone.
 
-    Only a CSV file, a sheet and a file with labels of codes have a source that rows had a part in.
+    Only the source of a CSV file, of a sheet and of a file with labels of codes depends on rows.
 
     Args:
         sample: as :func:`sample_of`.
-        encoding: of the file, where it was said.
-        delimiter: of a CSV file, where it was said.
-        words: columns whose levels were said in words: labels of codes, where a file has them.
+        encoding: of the file, where it was stated.
+        delimiter: of a CSV file, where it was stated.
+        by_labels: columns whose stated levels are words: labels of codes, where a file has them.
 
     Raises:
-        DataError: rows cannot be read so, or files end in lines that are no rows.
+        DataError: rows cannot be read by that source, or files end in lines that are no rows.
     """
     if isinstance(sample.source, TableFile):
-        return _table(Path(sample.source.path), sample.source.kind, sample.source.sheet, encoding, words)
+        return _table(Path(sample.source.path), sample.source.kind, sample.source.sheet, encoding, by_labels)
     if not isinstance(sample.source, CsvFiles):
         return sample
     path = Path(sample.source.path)
@@ -261,13 +256,13 @@ def by_header(sample: Sample, encoding: str | None, delimiter: str | None, words
     files = dialect_by_header(paths[0], encoding=encoding, delimiter=delimiter)
     files = files.model_copy(update={"path": str(path)})
     frame, left_out, whole = _csv_rows(path, files)
-    if any(footer_lines(one, files) for one in paths) or (whole and path.is_file() and sums_of(frame)):
+    if any(footer_lines(file, files) for file in paths) or (whole and path.is_file() and sums_of(frame)):
         raise DataError(f"{path.name}: ends in a total or a note, which is no row; take it out of the file")
     return Sample(frame, files, left_out, whole)
 
 
 def _csv_rows(path: Path, files: CsvFiles) -> tuple[pl.DataFrame, dict[str, str], bool]:
-    """The first rows of CSV files, the columns that are left out, and whether these are all rows."""
+    """Return the first rows of CSV files, columns left out, and whether these are all rows."""
     frames, problem, rows = list[pl.DataFrame](), None, 0
     header, left_out = list[str](), dict[str, str]()
     for file in paths_of(files, Path()):
@@ -306,9 +301,9 @@ def _csv_rows(path: Path, files: CsvFiles) -> tuple[pl.DataFrame, dict[str, str]
 
 
 def _other_header(file: Path, names: list[str], first: Path, header: list[str]) -> str:
-    """Say how the header of a file differs from that of the first one."""
+    """Say how the header of a file differs from that of the first file."""
     how = "write their headers and delimiters alike, or put them into different folders"
-    lacking, more = ([one for one in these if one not in those] for these, those in ((header, names), (names, header)))
+    lacking, more = [name for name in header if name not in names], [name for name in names if name not in header]
     if not lacking:
         return f"{file.name} has a column '{(more or names)[0]}' that {first.name} has not (or not twice); {how}"
     instead = f"; instead it has '{_alike(lacking[0], more)}'" if more else ""
@@ -316,8 +311,8 @@ def _other_header(file: Path, names: list[str], first: Path, header: list[str]) 
 
 
 def _alike(name: str, names: list[str]) -> str:
-    """Return the name that is another spelling of one, or else the first."""
-    return next((one for one in names if one.casefold() == name.casefold()), names[0])
+    """Return the name that is another spelling of ``name``, or else the first."""
+    return next((spelling for spelling in names if spelling.casefold() == name.casefold()), names[0])
 
 
 def _uneven(file: Path, uneven: list[Any], files: CsvFiles) -> str:
@@ -338,7 +333,7 @@ def _unreadable(file: Path, error: Exception) -> str:
 
 
 def _useless(names: list[str]) -> dict[str, str]:
-    """Columns that no name can tell apart."""
+    """Return columns without a unique name of at most 200 characters, and why each is left out."""
     counted = Counter(" ".join(name.split()) for name in names)
     useless = {}
     for name in names:
@@ -353,8 +348,7 @@ def _useless(names: list[str]) -> dict[str, str]:
 
 
 def _frame(rows: pa.RecordBatch, left_out: dict[str, str]) -> pl.DataFrame:
-    kept = [index for index, name in enumerate(rows.schema.names) if name not in left_out]
-    frame = pl.from_arrow(rows.select(kept))
+    frame = pl.from_arrow(rows.select([place for place, name in enumerate(rows.schema.names) if name not in left_out]))
     if not isinstance(frame, pl.DataFrame) or not frame.width:
         raise DataError("no column has a name of its own; mend the header")
     return frame
@@ -368,38 +362,36 @@ def _parquet(files: ParquetFiles) -> Sample:
         rows = sum(frame.height for frame in frames.values())
         if rows > MOST_ROWS:
             break
-        found = _parquet_rows(file, left_out, MOST_ROWS + 1 - rows)
-        said = said_of(files, Path(), file)
-        refuse_otherwise(file, found.to_arrow(), said)
-        # What stands in names of folders alone is a column, as Spark and Hive leave it.
-        alone = {name: value for name, value in said.items() if name not in found.columns}
-        added = {name: None if value == NO_VALUE else value for name, value in alone.items()}
-        frames[place] = found.with_columns(pl.lit(value, pl.String).alias(name) for name, value in added.items())
-    # A file without rows says nothing of its columns.
+        frame = _parquet_rows(file, left_out, MOST_ROWS + 1 - rows)
+        constants = folder_values(files, Path(), file)
+        refuse_contradictions(file, frame.to_arrow(), constants)
+        # A name in folders alone is a column, as Spark and Hive leave it.
+        frames[place] = frame.with_columns(
+            pl.lit(None if value == NO_VALUE else value, pl.String).alias(name)
+            for name, value in constants.items()
+            if name not in frame.columns
+        )
+    # A file without rows does not show what its columns hold.
     full = {place: frame for place, frame in frames.items() if frame.height} or dict(list(frames.items())[:1])
     return _of_table(_as_one(full, left_out, name), files, name, left_out)
 
 
 def _parquet_rows(path: Path | StoredFile, left_out: dict[str, str], most: int) -> pl.DataFrame:
-    """The first rows of a file: numbers without a fraction by their type as whole, whatever writer they are of."""
+    """Return the first rows of a file, without columns of nested values or of bytes."""
     where = arrow_place(path)
     with reading(path.name), pq.ParquetFile(where["source"], filesystem=where["filesystem"]) as file:
         names, nested = _single(polars_types(file.schema_arrow))
         left_out |= nested
         rows = [_of_text(batch, names, left_out) for batch in _first(file.iter_batches(columns=names), most)]
-        kept = [named(name) for name in names if name not in left_out]
+        columns = [named(name) for name in names if name not in left_out]
         empty = frame_of(file.schema_arrow.empty_table(), names)
-        return pl.concat([frame.select(kept) for frame in (empty, *rows)])
+        return pl.concat([frame.select(columns) for frame in (empty, *rows)])
 
 
 def _of_text(rows: Any, names: list[str], left_out: dict[str, str]) -> pl.DataFrame:
-    """Return columns of Arrow's rows.
-
-    Those of bytes that are no text, such as pictures, are left out.
-    """
+    """Return columns of Arrow's rows, without those of bytes that are no text, such as pictures."""
     for name in names:
-        kind = rows.schema.field(name).type
-        if of.is_binary(kind) or of.is_large_binary(kind) or of.is_binary_view(kind) or of.is_fixed_size_binary(kind):
+        if any(is_bytes(rows.schema.field(name).type) for is_bytes in _BYTES):
             try:
                 frame_of(rows, [name])
             except DataError:
@@ -408,13 +400,13 @@ def _of_text(rows: Any, names: list[str], left_out: dict[str, str]) -> pl.DataFr
 
 
 def _single(types: dict[str, pl.DataType]) -> tuple[list[str], dict[str, str]]:
-    """Columns of single values, and the others with what they hold."""
+    """Return the columns of single values, and why nested columns are left out."""
     nested = {name: "holds lists, records or other nested values" for name, kind in types.items() if kind == pl.Unknown}
     return [name for name in types if name not in nested], nested
 
 
 def _as_one(read: dict[str, pl.DataFrame], left_out: dict[str, str], name: str) -> pl.DataFrame:
-    """Frames of several files as one, each column in a type that holds all of it.
+    """Return frames of several files as one, each column in a type for its values in all files.
 
     A column of types that do not go together, such as times with and without a zone, is left out.
 
@@ -422,29 +414,34 @@ def _as_one(read: dict[str, pl.DataFrame], left_out: dict[str, str], name: str) 
         DataError: no column is in all of them.
     """
     frames = list(read.values())
-    common = [one for one in frames[0].columns if one not in left_out and all(one in f.columns for f in frames)]
+    shared = [
+        column
+        for column in frames[0].columns
+        if column not in left_out and all(column in frame.columns for frame in frames)
+    ]
     for frame in frames:
-        odd = [one for one in frame.columns if one not in common and one not in left_out]
-        left_out |= {one: _not_in_all(one, read) for one in odd}
-    kinds = {one: _together({frame.schema[one] for frame in frames}) for one in common}
-    left_out |= {one: "has types that do not go together in its files" for one, kind in kinds.items() if kind is None}
-    common = [one for one in common if one not in left_out]
-    if not common:
-        raise DataError(f"{name}: its files have no column of one type in common; put them in different folders")
+        odd = [column for column in frame.columns if column not in shared and column not in left_out]
+        left_out |= {column: _not_in_all(column, read) for column in odd}
+    kinds = {column: _together({frame.schema[column] for frame in frames}) for column in shared}
+    left_out |= {
+        column: "has types that do not go together in its files" for column, kind in kinds.items() if kind is None
+    }
     # By expressions: `DataFrame.cast` reads names as patterns.
-    columns = [named(one).cast(kind) for one in common if (kind := kinds[one]) is not None]
-    return pl.concat([frame.select(columns) for frame in frames])
+    casts = [named(column).cast(kind) for column, kind in kinds.items() if kind is not None]
+    if not casts:
+        raise DataError(f"{name}: its files have no column of one type in common; put them in different folders")
+    return pl.concat([frame.select(casts) for frame in frames])
 
 
 def _not_in_all(column: str, read: dict[str, pl.DataFrame]) -> str:
     place, names = next((place, frame.columns) for place, frame in read.items() if column not in frame.columns)
-    other = next((name for name in names if name.casefold() == column.casefold()), None)
-    told = "" if other is None else f", which has '{other}'; write it in one way in all"
-    return f"is not in {place}{told}"
+    spelling = next((name for name in names if name.casefold() == column.casefold()), None)
+    hint = "" if spelling is None else f", which has '{spelling}'; write it in one way in all"
+    return f"is not in {place}{hint}"
 
 
 def _together(types: set[pl.DataType]) -> pl.DataType | None:
-    """A type for values of all of these; None: there is none."""
+    """Return a type for values of all given types; None: there is none."""
     types = {kind for kind in types if kind != pl.Null} or {pl.Null()}
     if len(types) == 1:
         return next(iter(types))
@@ -460,8 +457,11 @@ def _together(types: set[pl.DataType]) -> pl.DataType | None:
 def _duckdb(path: Path, table: str | None) -> Sample:
     import duckdb
 
-    told = f"{path.name}: is no DuckDB file that can be opened; is another program writing to it?"
-    with in_own_words(lambda _: DataError(told), duckdb.Error), duckdb.connect(str(path), read_only=True) as connection:
+    problem = f"{path.name}: is no DuckDB file that can be opened; is another program writing to it?"
+    with (
+        in_own_words(lambda _: DataError(problem), duckdb.Error),
+        duckdb.connect(str(path), read_only=True) as connection,
+    ):
         rows = connection.sql("SELECT table_name FROM duckdb_tables() UNION SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()  # fmt: skip # noqa: E501
     chosen = _one_table(sorted(name for (name,) in rows), table, path.name)
     query = f"SELECT * FROM {quoted(chosen)}"
@@ -477,10 +477,10 @@ def _postgres(url: str, table: str | None) -> Sample:
             "WHERE table_schema NOT IN ('pg_catalog', 'information_schema')",
         )
     )
-    found = sorted(tables["name"].to_list())
+    names = sorted(tables["name"].to_list())
     if table is not None and "." not in table:
-        table = next((name for name in found if name.partition(".")[2] == table), table)
-    schema, _, name = _one_table(found, table, "the database").partition(".")
+        table = next((name for name in names if name.partition(".")[2] == table), table)
+    schema, _, name = _one_table(names, table, "the database").partition(".")
     query = f"SELECT * FROM {quoted(schema)}.{quoted(name)}"
     source = Warehouse(kind="adbc", url=Credential(environment=URL_VARIABLE), query=query)
     frame, left_out = _queried(lambda: adbc_batches(url, _limited(query)))
@@ -488,7 +488,7 @@ def _postgres(url: str, table: str | None) -> Sample:
 
 
 def _queried(opened: Any) -> tuple[pl.DataFrame, dict[str, str]]:
-    """The rows of a query, and the columns that are left out; a driver's text is withheld."""
+    """Return the rows of a query, and the columns left out; a driver's text is withheld."""
     with in_own_words(lambda problem: CausalveilError(f"the database cannot be read: {cause(problem)}")):
         with opened() as batches:
             table = pa.Table.from_batches(_first(batches))
@@ -504,13 +504,14 @@ def _of_table(frame: pl.DataFrame, source: Any, name: str, left_out: dict[str, s
     return Sample(frame.head(MOST_ROWS), source, left_out, frame.height <= MOST_ROWS)
 
 
-def _one_table(found: list[str], table: str | None, where: str) -> str:
-    if table is None and len(found) == 1:
-        return found[0]
-    if table in found and table is not None:
+def _one_table(names: list[str], table: str | None, where: str) -> str:
+    if table is None and len(names) == 1:
+        return names[0]
+    if table is not None and table in names:
         return table
-    tables = ", ".join(found[:20]) or "none"
-    raise StudyError(f"{where}: say which table: {option(table=Blank('NAME'))}; there is {tables}")
+    raise StudyError(
+        f"{where}: say which table: {option(table=Blank('NAME'))}; there is {', '.join(names[:20]) or 'none'}"
+    )
 
 
 def _limited(query: str) -> str:

@@ -1,7 +1,7 @@
 """Read files of Stata, SPSS and SAS, and sheets of Excel, as one frame each.
 
-Types, dates, value labels and declared missing values are those that the file's header declares. A sheet has no types:
-its cells are text, as those of a CSV file, and what they hold is told by a reading in source.yaml.
+Types, dates, value labels and declared missing values are those of the file's header. A sheet has no types: its cells
+are text, as those of a CSV file, and are read as source.yaml declares.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _RECORD = 80
 
 
 class FileRows(NamedTuple):
-    """The rows of a file, and what its header says of codes.
+    """The rows of a file, and the labels of codes in its header.
 
     Attributes:
-        frame: a column for each name that stands there once; codes are not replaced by their labels.
+        frame: a column for each unique name; codes are not replaced by their labels.
         labels: by column, the labels of its codes.
-        left_out: names that tell no column apart, and why.
+        left_out: names that are not unique, and why they are left out.
     """
 
     frame: pl.DataFrame
@@ -70,7 +70,7 @@ def table_of(files: TableFile, path: Path, most: int = 0) -> FileRows:
         most: rows to read of a file with a header of types; 0: all.
 
     Raises:
-        StudyError: the library that reads it is not installed, or nobody says which sheet.
+        StudyError: the library that reads it is not installed, or no sheet is named among several.
         DataError: it cannot be read; says what to do.
     """
     if not path.stat().st_size:
@@ -79,11 +79,10 @@ def table_of(files: TableFile, path: Path, most: int = 0) -> FileRows:
 
 
 @lru_cache(maxsize=1)
-def _kept(files: TableFile, path: Path, size: int, changed: int) -> pl.DataFrame:
-    # A file without an index is read whole for each block; the one of now is kept.
+def _cached(files: TableFile, path: Path, size: int, changed: int) -> pl.DataFrame:
+    # A file without an index would be read whole for each block.
     del size, changed
-    table = table_of(files, path)
-    return labelled(table, files.codes)
+    return labelled(table_of(files, path), files.codes)
 
 
 def frame_in(files: TableFile, path: Path) -> pl.DataFrame:
@@ -94,8 +93,8 @@ def frame_in(files: TableFile, path: Path) -> pl.DataFrame:
     Raises:
         CausalveilError: as :func:`table_of`.
     """
-    found = path.stat()
-    return _kept(files, path, found.st_size, found.st_mtime_ns)
+    status = path.stat()
+    return _cached(files, path, status.st_size, status.st_mtime_ns)
 
 
 def labelled(table: FileRows, codes: tuple[str, ...]) -> pl.DataFrame:
@@ -103,27 +102,30 @@ def labelled(table: FileRows, codes: tuple[str, ...]) -> pl.DataFrame:
 
     A code without a label is its own text.
     """
-    read = {name: labels for name, labels in table.labels.items() if name not in codes and name in table.frame.columns}
-    return table.frame.with_columns(_labels(table.frame[name], labels).alias(name) for name, labels in read.items())
+    return table.frame.with_columns(
+        _labels(table.frame[name], labels).alias(name)
+        for name, labels in table.labels.items()
+        if name not in codes and name in table.frame.columns
+    )
 
 
 def _labels(values: pl.Series, labels: Mapping[Any, str]) -> pl.Series:
-    held = values.drop_nulls().unique().to_list()
-    words = [str(labels.get(one, f"{one:.15g}" if isinstance(one, float) else one)).strip() or None for one in held]
-    return values.replace_strict(held, words, default=None, return_dtype=pl.String)
+    codes = values.drop_nulls().unique().to_list()
+    texts = [str(labels.get(code, f"{code:.15g}" if isinstance(code, float) else code)).strip() for code in codes]
+    return values.replace_strict(codes, [text or None for text in texts], default=None, return_dtype=pl.String)
 
 
 def in_codes(table: FileRows) -> tuple[str, ...]:
-    """Return the labelled columns of which a value has no label, or two values one label.
+    """Return the labelled columns in which a value has no label, or two values have the same.
 
-    A scale from 0 to 10 has labels at its ends, and an age one for "refused".
+    A scale from 0 to 10 may have labels at its ends, and an age a label for "refused".
     """
-    found = []
+    columns = []
     for name, labels in table.labels.items():
-        held = set(table.frame[name].drop_nulls().unique().to_list())
-        if not held <= set(labels) or len({labels[one] for one in held}) < len(held):
-            found.append(name)
-    return tuple(found)
+        values = set(table.frame[name].drop_nulls().unique().to_list())
+        if not values <= set(labels) or len({labels[value] for value in values}) < len(values):
+            columns.append(name)
+    return tuple(columns)
 
 
 def _library(name: str, kind: str) -> Any:
@@ -136,19 +138,19 @@ def _library(name: str, kind: str) -> Any:
 
 
 @contextmanager
-def _told(path: Path, said: Callable[[BaseException], str]) -> Iterator[None]:
+def _in_words(path: Path, sentence: Callable[[BaseException], str]) -> Iterator[None]:
     with in_own_words(
-        lambda error: error if isinstance(error, CausalveilError) else DataError(f"{path.name}: {said(error)}"),
+        lambda error: error if isinstance(error, CausalveilError) else DataError(f"{path.name}: {sentence(error)}"),
         Exception,
     ):
         yield
 
 
 def _typed(files: TableFile, path: Path, most: int) -> FileRows:
-    """A file of Stata, SPSS or SAS."""
+    """Return the rows of a file of Stata, SPSS or SAS."""
     library, program = _library("pyreadstat", files.kind), PROGRAMS[files.kind]
 
-    def said(error: BaseException) -> str:
+    def sentence(error: BaseException) -> str:
         if isinstance(error, MemoryError):
             return f"is too large for this machine's memory; keep the columns that the study needs in {program}"
         if isinstance(error, UnicodeError) or "encod" in str(error) or "convert" in str(error).lower():
@@ -164,38 +166,42 @@ def _typed(files: TableFile, path: Path, most: int) -> FileRows:
         transport = stream.read(6) == b"HEADER"
     if transport and path.stat().st_size % _RECORD:
         # The format says nowhere how many rows there are.
-        raise DataError(f"{path.name}: {said(ValueError())}")
+        raise DataError(f"{path.name}: {sentence(ValueError())}")
     reader = getattr(library, _READERS.get(ending, _READERS[{"stata": ".dta", "spss": ".sav"}.get(files.kind, ".xpt")]))
-    with _told(path, said):
+    with _in_words(path, sentence):
         options = {} if files.encoding is None else {"encoding": files.encoding}
         frame, header = reader(str(path), row_limit=most, output_format="polars", **options)
         names = [str(name) for name in frame.columns]
         if header.number_rows is not None and not most and frame.height != header.number_rows:
-            raise DataError(f"{path.name}: {said(ValueError())}")
+            raise DataError(f"{path.name}: {sentence(ValueError())}")
         kinds = {name: _STORED.get(kind, pl.String()) for name, kind in header.readstat_variable_types.items()}
-        # A column without a value has no type but the header's.
+        # A column without a value has its type by the header.
         columns = [
             named(name) if kind.is_temporal() else named(name).cast(kinds[name]) for name, kind in frame.schema.items()
         ]
         frame = frame.select(columns)
-        # No text is no value, as in a CSV file.
-        text = [named(name).replace("", None) for name in names if frame.schema[name] == pl.String]
-        labels = {name: dict(said) for name, said in header.variable_value_labels.items() if said and name in names}
-        return FileRows(frame.with_columns(text), labels, {})
+        # An empty text is a missing value, as in a CSV file.
+        texts = [named(name).replace("", None) for name in names if frame.schema[name] == pl.String]
+        labels = {
+            name: dict(texts_by_code)
+            for name, texts_by_code in header.variable_value_labels.items()
+            if texts_by_code and name in names
+        }
+        return FileRows(frame.with_columns(texts), labels, {})
 
 
 def _cells(files: TableFile, path: Path) -> pl.DataFrame:
-    """All lines of a sheet that are not blank, titles and totals too, as text."""
+    """Return all lines of a sheet that are not blank, titles and totals too, as text."""
     library = _library("fastexcel", files.kind)
     with path.open("rb") as stream:
         old = stream.read(8) == _OLD_FORMAT
 
-    def said(error: BaseException) -> str:
+    def sentence(error: BaseException) -> str:
         if (old and path.suffix.lower() != ".xls") or "password" in str(error).lower():
             return "is protected by a password, or is an old .xls by another name; save it as .xlsx without a password"
         return "cannot be read as a workbook: is it cut off or damaged? Save it again in Excel"
 
-    with _told(path, said):
+    with _in_words(path, sentence):
         book = library.read_excel(str(path))
         sheets = list(book.sheet_names)
         there = f"there are {', '.join(sheets[:20]) or 'none'}"
@@ -214,7 +220,7 @@ def _cells(files: TableFile, path: Path) -> pl.DataFrame:
 
 
 def _rows(files: TableFile, cells: pl.DataFrame, path: Path) -> FileRows:
-    """The rows between what stands above and below a sheet's table."""
+    """Return the rows of a sheet's table, without the lines above and below it."""
     lines = cells[files.skip_lines : cells.height - files.skip_end]
     if lines.height < 2:
         raise DataError(
@@ -227,31 +233,31 @@ def _rows(files: TableFile, cells: pl.DataFrame, path: Path) -> FileRows:
         for name, values in zip(names, columns, strict=True)
         if names.count(name) > 1 or (not name and values.null_count() < len(values))
     }
-    kept = {name: values for name, values in zip(names, columns, strict=True) if name and names.count(name) == 1}
-    if not kept:
+    unique = {name: values for name, values in zip(names, columns, strict=True) if name and names.count(name) == 1}
+    if not unique:
         raise DataError(f"{path.name}: no column has a name of its own; mend the header")
-    return FileRows(pl.DataFrame(kept), {}, left_out)
+    return FileRows(pl.DataFrame(unique), {}, left_out)
 
 
 def layout_of(files: TableFile, path: Path, *, by_header: bool = False) -> TableFile:
-    """Return how many lines stand above the header of a sheet, and below its last row.
+    """Return a sheet with its numbers of lines above the header and below the last row.
 
     Args:
         files: the sheet.
         path: the workbook.
-        by_header: whether rows have no part in it, as of sensitive data; then none below is left out.
+        by_header: whether rows have no part in it, as of sensitive data; then no line below is left out.
 
     Raises:
-        DataError: rows say that the sheet ends in a total, which may not be told.
+        DataError: the sheet ends in a total, which rows alone show.
     """
     cells = _cells(files, path)
     lines = [[cell or "" for cell in line] for line in cells.iter_rows()]
     filled = [sum(map(bool, line)) for line in lines[:31]]
     above = next((place for place, count in enumerate(filled) if count > 1), 0) if by_header else title_rows(filled)
     below = footer_rows(lines[above + 1 :][-400:])
-    found = files.model_copy(update={"skip_lines": above, "skip_end": below})
-    if not below and sums_of(_rows(found, cells, path).frame):
-        found = found.model_copy(update={"skip_end": 1})
-    if found.skip_end and by_header:
+    sheet = files.model_copy(update={"skip_lines": above, "skip_end": below})
+    if not below and sums_of(_rows(sheet, cells, path).frame):
+        sheet = sheet.model_copy(update={"skip_end": 1})
+    if sheet.skip_end and by_header:
         raise DataError(f"{path.name}: ends in a total or a note, which is no row; take it out of the sheet")
-    return found
+    return sheet

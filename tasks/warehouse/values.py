@@ -27,22 +27,20 @@ def led(schema: pa.Schema, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
     yield from rest
 
 
-def holds(found: pa.DataType, kind: Kind) -> bool:
-    """Check whether a column of this Arrow type may be stored as a declared kind.
-
-    A column of nulls alone may.
-    """
-    if types.is_null(found):
+def holds(stored: pa.DataType, kind: Kind) -> bool:
+    """Check whether a column of an Arrow type, or of nulls, may be stored as a declared kind."""
+    if types.is_null(stored):
         return True
-    if types.is_dictionary(found):
-        return holds(found.value_type, kind)
+    if types.is_dictionary(stored):
+        return holds(stored.value_type, kind)
+    numeric = types.is_integer(stored) or types.is_floating(stored) or types.is_decimal(stored)
     verdict: bool = {
-        Kind.integer: types.is_integer(found) or types.is_floating(found) or types.is_decimal(found),
-        Kind.number: types.is_integer(found) or types.is_floating(found) or types.is_decimal(found),
-        Kind.boolean: types.is_boolean(found),
-        Kind.text: types.is_string(found) or types.is_large_string(found) or types.is_string_view(found),
-        Kind.date: types.is_date(found),
-        Kind.timestamp: types.is_timestamp(found),
+        Kind.integer: numeric,
+        Kind.number: numeric,
+        Kind.boolean: types.is_boolean(stored),
+        Kind.text: types.is_string(stored) or types.is_large_string(stored) or types.is_string_view(stored),
+        Kind.date: types.is_date(stored),
+        Kind.timestamp: types.is_timestamp(stored),
     }[kind]
     return verdict
 
@@ -57,11 +55,13 @@ def check_key(where: str, key: Key | None, schema: pa.Schema) -> None:
         return
     if schema.get_field_index(key.column) < 0:
         raise DataError(f"{where}: has no column '{key.column}', which 'key' names")
-    found = schema.field(key.column).type
+    stored = schema.field(key.column).type
     whole = key.step is Step.integer
-    if not (types.is_integer(found) if whole else types.is_date(found) or types.is_timestamp(found)):
-        what = "whole numbers" if whole else "dates or times"
-        raise DataError(f"{where}: column '{key.column}' is of type {found}, and a key of step {key.step} is of {what}")
+    if not (types.is_integer(stored) if whole else types.is_date(stored) or types.is_timestamp(stored)):
+        steps = "whole numbers" if whole else "dates or times"
+        raise DataError(
+            f"{where}: column '{key.column}' is of type {stored}, and a key of step {key.step} is of {steps}"
+        )
 
 
 def converted(values: pa.Array, wanted: pa.DataType) -> pa.Array | None:
@@ -72,7 +72,7 @@ def converted(values: pa.Array, wanted: pa.DataType) -> pa.Array | None:
     A NaN is a missing value.
 
     Returns:
-        None where a number that is to be whole is not, or is out of reach.
+        None where a number for whole numbers is not whole, or beyond their range.
     """
     import pyarrow.compute as pc
 
@@ -98,21 +98,23 @@ def _in_polars(values: pa.Array) -> pl.Series:
     return pl.DataFrame(pa.table({"values": values}))["values"]
 
 
-def read_off(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
-    """Return the columns of a batch by their given names, those with a reading as values.
+def as_declared(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
+    """Return the declared columns of a batch by their given names, text as its reading's values.
 
-    Other columns stay as they are.
+    Without any reading the batch is returned unchanged.
 
     Raises:
         DataError: a value does not fit its column's reading. Names the column, never the value.
     """
-    if not any(isinstance(one, TextReading) for one in source.columns.values()):
+    if not any(isinstance(kind, TextReading) for kind in source.columns.values()):
         return batch
     arrays = {}
-    for name, found in source.found_as.items():
-        place = batch.schema.get_field_index(found)
+    for name, column in source.found_as.items():
+        place = batch.schema.get_field_index(column)
         if place < 0:
-            raise DataError(f"source '{source.name}': column '{found}' is missing (or there twice); its schema drifted")
+            raise DataError(
+                f"source '{source.name}': column '{column}' is missing (or there twice); its schema drifted"
+            )
         arrays[name] = _values(batch.column(place), source.columns[name], f"source '{source.name}': column '{name}'")
     return pa.record_batch(arrays)
 
@@ -125,18 +127,18 @@ def complete(batch: pa.RecordBatch, source: Source, lost: Counter[str]) -> pa.Re
     import pyarrow.compute as pc
 
     for name in source.required:
-        kept = batch.filter(pc.is_valid(batch.column(name)))
-        if kept.num_rows < batch.num_rows:
-            lost[name] += batch.num_rows - kept.num_rows
-        batch = kept
+        valid = batch.filter(pc.is_valid(batch.column(name)))
+        if valid.num_rows < batch.num_rows:
+            lost[name] += batch.num_rows - valid.num_rows
+        batch = valid
     return batch
 
 
-def _values(found: pa.Array, reading: Kind | TextReading, where: str) -> pa.Array:
-    """One column; polars does the reading, whose parsers turn what does not fit into null."""
+def _values(stored: pa.Array, reading: Kind | TextReading, where: str) -> pa.Array:
+    """Return the values of a column; polars' parsers turn unreadable text into null."""
     if not isinstance(reading, TextReading):
-        return found
-    values, unread = read_text(pl.Series("text", found.cast(pa.string()), dtype=pl.String), reading)
+        return stored
+    values, unread = read_text(pl.Series("text", stored.cast(pa.string()), dtype=pl.String), reading)
     if unread:
         raise DataError(
             f"{where} holds values that its reading does not make a {reading.kind} of; add them to 'nulls' or "
@@ -146,16 +148,16 @@ def _values(found: pa.Array, reading: Kind | TextReading, where: str) -> pa.Arra
 
 
 def read_text(text: pl.Series, reading: TextReading) -> tuple[pl.Series, int]:
-    """Return text as values of the reading's kind, and how many texts are none.
+    """Return text as values of the reading's kind, and how many different texts are none.
 
-    Plain numbers are read at once. What else there is, is read once for each different text.
+    Plain numbers are read at once, other texts once for each different text.
     """
     plain = _plain(text, reading)
     if plain is not None:
         return plain, 0
-    words = text.alias("text").unique().drop_nulls().to_frame()
-    read = words.select("text", said=said(reading), value=value_of(said(reading), reading))
-    unread = read["value"].null_count() - read["said"].null_count()
+    texts = text.alias("text").unique().drop_nulls().to_frame()
+    read = texts.select("text", spelling=respelled(reading), value=value_of(respelled(reading), reading))
+    unread = read["value"].null_count() - read["spelling"].null_count()
     if read.height and reading.kind is Kind.text and read["value"].eq_missing(read["text"]).all():
         return text.alias("value"), unread
     rows = text.alias("text").to_frame().join(read, on="text", how="left", maintain_order="left")
@@ -163,30 +165,33 @@ def read_text(text: pl.Series, reading: TextReading) -> tuple[pl.Series, int]:
 
 
 def _plain(text: pl.Series, reading: TextReading) -> pl.Series | None:
-    """Return numbers, if all but words for no value are written as computers write them and no such word is one."""
+    """Return numbers, if all texts but those for missing values are plain numbers; else None.
+
+    None too where a text for missing values is a number.
+    """
     kinds: dict[Kind, type[pl.DataType]] = {Kind.integer: pl.Int64, Kind.number: pl.Float64}
     kind = kinds.get(reading.kind)
     if kind is None or reading.since is not None or reading.remove or reading.spellings or reading.decimal != ".":
         return None
     numbers = text.cast(kind, strict=False)
-    words = pl.Series([word for word in reading.nulls if word], dtype=pl.String).cast(pl.Float64, strict=False)
-    if words.null_count() < len(words):
+    nulls = pl.Series([null for null in reading.nulls if null], dtype=pl.String).cast(pl.Float64, strict=False)
+    if nulls.null_count() < len(nulls):
         return None
     if numbers.null_count() > text.null_count():
-        others = text.filter(numbers.is_null() & text.is_not_null()).str.strip_chars()
-        if not others.is_in(["", *reading.nulls]).all():
+        rest = text.filter(numbers.is_null() & text.is_not_null()).str.strip_chars()
+        if not rest.is_in(["", *reading.nulls]).all():
             return None
     return numbers.alias("value") if kind is pl.Int64 or numbers.is_finite().all() else None
 
 
-def said(reading: TextReading) -> pl.Expr:
-    """Return what column ``text`` says, with one spelling for each meaning.
+def respelled(reading: TextReading) -> pl.Expr:
+    """Return column ``text`` with one spelling for each meaning, without spaces around it.
 
-    Spaces around it are removed; it is null where nothing is said.
+    It is null where the value is missing.
     """
     text = pl.col("text").str.strip_chars()
-    silent = text.is_in(["", *reading.nulls])
-    return pl.when(~silent).then(text.replace(reading.spellings) if reading.spellings else text)
+    missing = text.is_in(["", *reading.nulls])
+    return pl.when(~missing).then(text.replace(reading.spellings) if reading.spellings else text)
 
 
 def value_of(text: pl.Expr, reading: TextReading) -> pl.Expr:
@@ -206,7 +211,9 @@ def value_of(text: pl.Expr, reading: TextReading) -> pl.Expr:
         case Kind.date:
             return _day(text, reading)
         case Kind.timestamp:
-            return pl.coalesce(*(text.str.to_datetime(one, time_unit="us", strict=False) for one in reading.formats))
+            return pl.coalesce(
+                *(text.str.to_datetime(format_, time_unit="us", strict=False) for format_ in reading.formats)
+            )
         case Kind.boolean:
             return text.str.to_lowercase().replace_strict(
                 {"true": True, "false": False}, default=None, return_dtype=pl.Boolean
@@ -216,10 +223,10 @@ def value_of(text: pl.Expr, reading: TextReading) -> pl.Expr:
 
 
 def _day(text: pl.Expr, reading: TextReading) -> pl.Expr:
-    """A date by the first format that fits; a time of day is dropped."""
+    """Return a date by the first format that fits; a time of day is dropped."""
     return pl.coalesce(
-        *(text.str.to_datetime(one, strict=False).dt.date() if "%M" in one or "%T" in one
-          else text.str.to_date(one, strict=False) for one in reading.formats)
+        *(text.str.to_datetime(format_, strict=False).dt.date() if "%M" in format_ or "%T" in format_
+          else text.str.to_date(format_, strict=False) for format_ in reading.formats)
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from causalveil.schemas.warehouse import Kind, TextReading
 from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.start.recognise import Looks, recognise
 from causalveil.tasks.start.roles import Wishes
-from causalveil.tasks.warehouse.values import read_text, said, value_of
+from causalveil.tasks.warehouse.values import read_text, respelled, value_of
 from tests.bad_data import AGE, GROUP, OUTCOME, TREATMENT, UNIT, good
 from tests.stored import KINDS, TEXT_UNITS, put
 from tests.studies import command
@@ -57,10 +57,10 @@ def drafted(folder: Path, out: Path, wishes: Wishes = WISHES) -> Begun:
 )
 def test_texts_that_are_read_once_are_read_as_row_by_row(reading: TextReading, texts: list[str | None]) -> None:
     text = pl.Series("text", texts, dtype=pl.String)
-    rows = text.to_frame().select(said=said(reading), value=value_of(said(reading), reading))
+    rows = text.to_frame().select(spelling=respelled(reading), value=value_of(respelled(reading), reading))
     values, unread = read_text(text, reading)
     assert values.to_list() == rows["value"].to_list()
-    assert bool(unread) == (rows["value"].null_count() > rows["said"].null_count())
+    assert bool(unread) == (rows["value"].null_count() > rows["spelling"].null_count())
 
 
 # Text beside numbers is left out (below): which of them counts is a person's to say.
