@@ -21,7 +21,7 @@ def words(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, found: Sequenc
     """Return what imbalance the weights leave, and the largest weight of the draws."""
     if not study.asks_one:
         return table_plan.words(study, sizes, stand_in, found)
-    weight = max(float(one.found.details["largest_weight"]) for one in found)
+    weight = max(float(draw.found.details["largest_weight"]) for draw in found)
     return Words(say_imbalance(found) if study.estimator.bias() > 0 else (), {"largest_weight": weight})
 
 

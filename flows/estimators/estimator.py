@@ -95,8 +95,8 @@ class Estimator(Generic[S]):
     def estimate(self, run: Run[S], engine: Engine) -> Result:
         """Run the stages, and return what the last one found."""
         stages = self.stages_of(run.study)
-        found: Result = carry_out(stages, run, engine)[stages[-1]]
-        return found
+        result: Result = carry_out(stages, run, engine)[stages[-1]]
+        return result
 
     def reads(self, study: S) -> int:
         """Return how many people's public covariates and treatments a plan may read; 0: none."""
@@ -139,8 +139,8 @@ class Estimator(Generic[S]):
         self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None, many: int = DRAWS
     ) -> float | None:
         """Return the half-width that ``expected`` says; None: the estimator has no interval."""
-        found = self.draws(study, sizes, stand_in, people, many)
-        return float(summary(found)["half_width"]) if found else None
+        draws = self.draws(study, sizes, stand_in, people, many)
+        return float(summary(draws)["half_width"]) if draws else None
 
     def point(self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None) -> float | None:
         """Return ``width`` by few draws: a point of a curve, which has many."""
@@ -152,8 +152,8 @@ class Estimator(Generic[S]):
 
         Those of what is not protected are left out: a release has a field for it.
         """
-        found = self.warned(study, sizes, stand_in, lambda: self.draws(study, sizes, stand_in, many=FEW))
-        return tuple(in_order(one for one in found if one.code is not PlanCode.unprotected))
+        warnings = self.warned(study, sizes, stand_in, lambda: self.draws(study, sizes, stand_in, many=FEW))
+        return tuple(in_order(warning for warning in warnings if warning.code is not PlanCode.unprotected))
 
     def expected(
         self,
@@ -176,34 +176,34 @@ class Estimator(Generic[S]):
             people: the run's own, where their covariates and treatments are public.
         """
         try:
-            found = self.draws(study, sizes, stand_in, people)
+            draws = self.draws(study, sizes, stand_in, people)
         except DataError as problem:
             return {
                 "sentences": [],
                 "warnings": [remark(PlanCode.cannot_plan, treated=stand_in.treated, problem=str(problem))],
             }
-        words = self.words(study, sizes, stand_in, found)
+        words = self.words(study, sizes, stand_in, draws)
         # Of the first draws alone, which are those of a release's warnings.
-        few = found[: self.affordable(study, FEW)]
+        few = draws[: self.affordable(study, FEW)]
         warnings = list(self.warned(study, sizes, stand_in, lambda: few))
-        if not found:
+        if not draws:
             return {**words.numbers, "sentences": [*words.sentences], "warnings": warnings}
         treated = stand_in.treated if people is None else people.treated
-        numbers, sentences = {"treated": treated, **summary(found), **words.numbers}, list[Remark]()
+        numbers, sentences = {"treated": treated, **summary(draws), **words.numbers}, list[Remark]()
         if words.name:
             numbers["half_width_of"] = words.name
         adjusts = "explained" in self.facts_of(study)
-        drawn = say_draws(found, numbers, stand_in, people is not None, adjusts, words.name)
+        drawn = say_draws(draws, numbers, stand_in, people is not None, adjusts, words.name)
         # The answers' intervals come first: what all else is about.
         if words.name:
             sentences += [*words.sentences, *drawn]
         else:
-            sentences += [say_interval(found[0].found.confidence, numbers), *drawn, *words.sentences]
+            sentences += [say_interval(draws[0].found.confidence, numbers), *drawn, *words.sentences]
         if (clusters := getattr(study, "clusters", None)) is not None:
             sentences += say_clusters(clusters, sizes.units, stand_in, numbers)
         if (weights := getattr(study, "weights", None)) is not None:
             sentences.append(say_weights(weights))
-        sentences += say_curves(found, numbers)
+        sentences += say_curves(draws, numbers)
         if effect is not None:
             numbers |= self._seen(study, sizes, stand_in, abs(effect) * words.left, numbers)
             say_effect(effect, numbers, sentences, warnings, words)

@@ -58,7 +58,7 @@ STAGES: Stages = (VALIDATE, CELLS, COMPARE, WEIGH, PERTURB, ANSWERS)
 def _alike(study: EffectStudy, results: Results) -> Results:
     """Let the comparisons of the one subgroup that has people stand for those of all."""
     own, many = len(study.arm_names) - 1, len(study.groups)
-    compared = tuple(replace(one, group=name) for name in study.groups for one in results[COMPARE][:own])
+    compared = tuple(replace(comparison, group=name) for name in study.groups for comparison in results[COMPARE][:own])
     weighed, numbers = results[WEIGH][:own] * many, np.concatenate([results[PERTURB][:own]] * many)
     return {**results, COMPARE: compared, WEIGH: weighed, PERTURB: numbers}
 
@@ -71,15 +71,15 @@ def rehearsal(study: EffectStudy, most: int = SLOW, own: int = 0, anew: int = 0,
         most, own, anew: as of a ``Rehearsal``, of one question; of several people are few, and made up.
         bias_stays: whether imbalance of fewer people is that of all.
     """
-    one, arms = study.asks_one, len(study.arm_names) - 1
+    single, arms = study.asks_one, len(study.arm_names) - 1
     return rehearsal_of(
         study,
-        most if one else SLOW,
+        most if single else SLOW,
         partial(in_step, bias_stays=bias_stays, all_units=True),
         by_chance=True,
         first=PERTURB,
-        anew=anew if one else 0,
-        own=own if one else 0,
+        anew=anew if single else 0,
+        own=own if single else 0,
         alike=_alike,
-        questions=QUESTIONS if one else arms,
+        questions=QUESTIONS if single else arms,
     )

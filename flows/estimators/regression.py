@@ -208,7 +208,7 @@ def _with_fewer(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list
         return []
     half = study.model_copy(update={"covariates": {name: study.covariates[name] for name in names[: len(names) // 2]}})
     try:
-        here, there = (REGRESSION.point(one, sizes, stand_in) for one in (study, half))
+        here, there = (REGRESSION.point(asked, sizes, stand_in) for asked in (study, half))
     except CausalveilError:
         return []
     if not here or not there or there >= FEWER_HELPS * here:

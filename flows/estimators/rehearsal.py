@@ -146,9 +146,9 @@ class Made:
 def people_of_effect(study: EffectStudy, made: Made) -> MemoryEnclave:
     """Return people of a study of one outcome, by seed and assumptions."""
     sample, effect = made.sample, made.effect
-    found = MemoryEnclave.of(people(study, made.stand_in, made.count, made.randomised, sample=sample, effect=effect))
-    found.save(ICC, np.array([assumed_icc(study.clusters, made.stand_in)]))
-    return found
+    enclave = MemoryEnclave.of(people(study, made.stand_in, made.count, made.randomised, sample=sample, effect=effect))
+    enclave.save(ICC, np.array([assumed_icc(study.clusters, made.stand_in)]))
+    return enclave
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ class Rehearsal:
             crowds = self._assumed(study, stand_in, count, round(units), seeds)
         smaller = self.smaller(study, units / count)
         of = sizes if smaller.all_units else sizes_of(smaller.study, count)
-        estimate, found = _Estimate(tuple(stages), self.first, self.again, self.alike), list[Rehearsed]()
+        estimate, draws = _Estimate(tuple(stages), self.first, self.again, self.alike), list[Rehearsed]()
         problem = DataError("there are no people to rehearse on")
 
         def drawn(seed: int, enclave: MemoryEnclave) -> Rehearsed:
@@ -257,16 +257,16 @@ class Rehearsal:
         for kind, weight, seed, crowd in crowds:
             make = partial(drawn, seed)
             try:
-                one = make(crowd) if isinstance(crowd, MemoryEnclave) else _drawn(_Drawn(asked, crowd, seed, make))
-                found.append(replace(one, kind=kind, weight=weight, seed=seed))
+                draw = make(crowd) if isinstance(crowd, MemoryEnclave) else _drawn(_Drawn(asked, crowd, seed, make))
+                draws.append(replace(draw, kind=kind, weight=weight, seed=seed))
             except (DataError, ConvergenceError) as own_problem:
                 # A sample may lack what another has: one arm, where it is rare.
                 problem = own_problem if isinstance(own_problem, DataError) else DataError(str(own_problem))
-            if ends and (_known(found, self.of_one(count)) if many == DRAWS else _agree(found)):
+            if ends and (_known(draws, self.of_one(count)) if many == DRAWS else _agree(draws)):
                 break
-        if not found:
+        if not draws:
             raise problem
-        return found
+        return draws
 
     def of_one(self, count: int) -> int:
         """Return how many draws there are of one sample of so many people."""
@@ -348,21 +348,21 @@ class _Drawn:
 
 
 @lru_cache(maxsize=4 * DRAWS)
-def _drawn(one: _Drawn) -> Rehearsed:
+def _drawn(draw: _Drawn) -> Rehearsed:
     """Return a draw, made once."""
-    return one.make(_held(one.crowd))
+    return draw.make(_held(draw.crowd))
 
 
-def _known(found: Sequence[Rehearsed], of_one: int) -> bool:
+def _known(draws: Sequence[Rehearsed], of_one: int) -> bool:
     """Return whether draws, of at least two samples, tell their mean as well as is needed."""
-    widths = np.array([one.half_width for one in found])
+    widths = np.array([draw.half_width for draw in draws])
     enough_of_them = len(widths) >= (LEAST if of_one == 1 else max(LEAST, 2 * of_one))
     return enough_of_them and bool(widths.std(ddof=1) <= STEADY * math.sqrt(len(widths)) * widths.mean())
 
 
-def _agree(found: Sequence[Rehearsed]) -> bool:
+def _agree(draws: Sequence[Rehearsed]) -> bool:
     """Return whether two draws say nearly the same."""
-    widths = [draw.half_width for draw in found]
+    widths = [draw.half_width for draw in draws]
     return len(widths) > 1 and max(widths) - min(widths) < AGREE * fmean(widths)
 
 
@@ -388,37 +388,37 @@ def rows_weighed(study: EffectStudy) -> int:
     return min(PUBLIC, NUMBERS // dimension(study))
 
 
-def summary(found: Sequence[Rehearsed]) -> dict[str, Any]:
+def summary(draws: Sequence[Rehearsed]) -> dict[str, Any]:
     """Return the numbers that a plan says of some draws.
 
     They are medians over draws, and their range; of several kinds of outcomes means over all, and the range of kinds.
     Where noise hides the answer in some draws only, widths have two peaks and a median lies in one of them: then means.
     """
-    kinds = [[one for one in found if one.kind == kind] for kind in sorted({one.kind for one in found})]
+    kinds = [[draw for draw in draws if draw.kind == kind] for kind in sorted({draw.kind for draw in draws})]
     weights = [own[0].weight for own in kinds]
-    centre = median if len(kinds) == 1 and hidden_in(found) in (0, len(found)) else fmean
+    centre = median if len(kinds) == 1 and hidden_in(draws) in (0, len(draws)) else fmean
 
     def middle(value: Callable[[Rehearsed], float]) -> float:
         return float(np.average([centre(map(value, own)) for own in kinds], weights=weights))
 
-    widths = [fmean(one.half_width for one in own) for own in kinds]
+    widths = [fmean(draw.half_width for draw in own) for own in kinds]
     if len(kinds) == 1:
-        widths = [one.half_width for one in found]
+        widths = [draw.half_width for draw in draws]
     return {
-        "half_width": middle(lambda one: one.half_width),
+        "half_width": middle(lambda draw: draw.half_width),
         "half_width_range": [min(widths), max(widths)],
-        "noise_standard_error": middle(lambda one: one.noise),
-        "sampling_standard_error": middle(lambda one: one.sampling),
-        "bias": middle(lambda one: one.bias),
-        "whole_range": mostly_whole(found),
+        "noise_standard_error": middle(lambda draw: draw.noise),
+        "sampling_standard_error": middle(lambda draw: draw.sampling),
+        "bias": middle(lambda draw: draw.bias),
+        "whole_range": mostly_whole(draws),
     }
 
 
-def hidden_in(found: Sequence[Rehearsed]) -> int:
+def hidden_in(draws: Sequence[Rehearsed]) -> int:
     """Return in how many draws the interval is all of the declared range."""
-    return sum(one.whole_range for one in found)
+    return sum(draw.whole_range for draw in draws)
 
 
-def mostly_whole(found: Sequence[Rehearsed]) -> bool:
+def mostly_whole(draws: Sequence[Rehearsed]) -> bool:
     """Return whether most intervals are all of the declared range."""
-    return hidden_in(found) * 2 > len(found)
+    return hidden_in(draws) * 2 > len(draws)

@@ -110,8 +110,8 @@ def stages_of(study: SurvivalStudy) -> Stages:
 def words(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
     """Return half-widths of every question, by itself and with all others, and the grid."""
     rows = middle_of(found)
-    one = "One budget" if study.covariates else "One release"
-    sentences = [remark(PlanCode.asked, releases=one, question=study.question)]
+    releases = "One budget" if study.covariates else "One release"
+    sentences = [remark(PlanCode.asked, releases=releases, question=study.question)]
     for row in rows:
         group = None if study.subgroups is None else (row.group, row.group_together)
         how = row.adjustment if study.covariates else ""
@@ -169,7 +169,7 @@ def warned(
     # A study that restricts its measures answers until an earlier time, and any other not at all.
     earlier = study.censoring.beyond is Beyond.restrict
     then = "measures would end earlier" if earlier else "the interval would be the whole range"
-    short = sum(any(row.restricted_to is not None for row in one.found.answers) for one in draws) * 2 > len(draws)
+    short = sum(any(row.restricted_to is not None for row in draw.found.answers) for draw in draws) * 2 > len(draws)
     if study.covariates and followed < study.censoring.floor:
         warnings.append(remark(PlanCode.below_floor, followed=followed, horizon=horizon, then=then))
     elif short or any(row.hidden > MOSTLY for row in middle_of(draws)):
@@ -182,7 +182,7 @@ def warned(
 def _pooled(study: SurvivalStudy, draws: Sequence[Rehearsed]) -> list[Remark]:
     """Return the warning of strata that the run would pool; empty if it would pool none."""
     many = study.censoring.groups
-    told = round(median(_strata(one.found) for one in draws))
+    told = round(median(_strata(draw.found) for draw in draws))
     if told == many:
         return []
     return [remark(PlanCode.pooled_strata, left=told, strata=many)]

@@ -162,13 +162,13 @@ def of_table(smaller: Smaller[Any], found: Findings, first: int) -> Rehearsed:
     whole = row.state is State.unresolved
     contrasts = tuple(
         smaller.of_all(
-            ((one.interval.upper or 0.0) - (one.interval.lower or 0.0)) / 2,
-            one.noise_error or 0.0,
-            one.sampling_error or 0.0,
-            one.bias or 0.0,
+            ((contrast.interval.upper or 0.0) - (contrast.interval.lower or 0.0)) / 2,
+            contrast.noise_error or 0.0,
+            contrast.sampling_error or 0.0,
+            contrast.bias or 0.0,
         ).half_width
-        for one in found.contrasts
-        if one.of is not None and one.interval is not None
+        for contrast in found.contrasts
+        if contrast.of is not None and contrast.interval is not None
     )
     return replace(read, half_width=own.everybody, whole_range=whole, answers=answers, contrasts=contrasts, found=found)
 
@@ -177,6 +177,6 @@ def middle_of(found: Sequence[Rehearsed]) -> list[ExpectedAnswer]:
     """Return the median of each question over the draws."""
     numbers = ("everybody", "everybody_together", "group", "group_together", "sampling_error", "noise_error", "hidden")
     return [
-        replace(own[0], **{name: median(getattr(one, name) for one in own) for name in numbers})
-        for own in zip(*(one.answers for one in found), strict=True)
+        replace(own[0], **{name: median(getattr(draw, name) for draw in own) for name in numbers})
+        for own in zip(*(draw.answers for draw in found), strict=True)
     ]

@@ -46,8 +46,8 @@ def words(study: EffectStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[R
         others = f" Its noise is {factor:.2f} times that of asking for it alone; without it the others would have "
         others = f"{others}{1 - without:.0%} less." if len(rows) > 1 else ""
         sentences.append(say_row(row.outcome, row.everybody, row.everybody_together, group, row.adjustment, others))
-    names = [one.name for one in study.contrasts if one.of is not None]
-    widths = [median(own) for own in zip(*(one.contrasts for one in found), strict=True)]
+    names = [contrast.name for contrast in study.contrasts if contrast.of is not None]
+    widths = [median(own) for own in zip(*(draw.contrasts for draw in found), strict=True)]
     sentences += [
         remark(PlanCode.contrast, name=name, half_width=width) for name, width in zip(names, widths, strict=False)
     ]
@@ -82,12 +82,12 @@ def placebo_reach(study: EffectStudy, few: Callable[[], Sequence[Rehearsed]]) ->
 
     None where that is within the gate on placebos, or there is no such gate.
     """
-    placebos = [place for place, one in enumerate(study.outcomes) if one.role is OutcomeRole.placebo]
+    placebos = [place for place, outcome in enumerate(study.outcomes) if outcome.role is OutcomeRole.placebo]
     if study.gates is None or study.gates.placebo is None or not (found := few()):
         return None
     critical, reach, rows = critical_of(len(placebos) * len(study.groups)), 0.0, middle_of(found)
     for place in placebos:
-        answers = [one for one in found[0].found.answers if one.outcome == study.outcomes[place].name]
+        answers = [answer for answer in found[0].found.answers if answer.outcome == study.outcomes[place].name]
         scale = scale_of(answers[0].spread or 0.0, study.outcomes[place].width)
         reach = max(reach, critical * math.hypot(rows[place].sampling_error, rows[place].noise_error) / scale)
     return reach if reach >= study.gates.placebo else None

@@ -32,7 +32,7 @@ def stated_terms(study: Study) -> list[Remark]:
     terms = getattr(study, "terms", ())
     if not terms or getattr(study.estimator, "curves", "none") != "none" or getattr(study.estimator, "trial", False):
         return []
-    return [remark(PlanCode.stated_terms, terms=tuple(one.text for one in terms))]
+    return [remark(PlanCode.stated_terms, terms=tuple(term.text for term in terms))]
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def say_curves(draws: Sequence[Rehearsed], numbers: dict[str, Any]) -> list[Rema
 
     It is put beside the other numbers too.
     """
-    stated = [getattr(one.found, "confounding", None) for one in draws]
-    sizes = [one.unseen for one in stated if one is not None and one.unseen is not None]
+    stated = [getattr(draw.found, "confounding", None) for draw in draws]
+    sizes = [statement.unseen for statement in stated if statement is not None and statement.unseen is not None]
     if not sizes:
         return []
     numbers["unseen_curves"] = median(sizes)
@@ -144,7 +144,7 @@ def say_draws(
         ]
     facts = {"correlation": stand_in.correlation, "explained": stand_in.explained}
     assumed = [remark(PlanCode.assumed, **facts)] if adjusts else []
-    if len({one.kind for one in found}) > 1:
+    if len({draw.kind for draw in found}) > 1:
         return [remark(PlanCode.effect_width, **ends), *assumed]
     if len(found) == 1:
         return [remark(PlanCode.one_draw, of=of), *assumed]
@@ -168,7 +168,7 @@ def say_imbalance(found: Sequence[Rehearsed]) -> list[Remark]:
     if bias == 0:
         return []
     # The run's own people are given several kinds of outcomes.
-    if len({one.kind for one in found}) > 1:
+    if len({draw.kind for draw in found}) > 1:
         return [remark(PlanCode.bias, bias=bias)]
     return [remark(PlanCode.linear_bias, bias=bias), remark(PlanCode.more_imbalance)]
 

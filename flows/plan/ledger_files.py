@@ -58,8 +58,10 @@ def write_desk(ledger: Ledger, folder: Path) -> list[Path]:
     """
     desk, drawn = desk_and_burndowns(ledger)
     pages = {"index.html": desk_html(desk)}
-    for one in desk.datasets:
-        pages[f"datasets/{one.dataset}.html"] = dataset_html(one, drawn[one.dataset], desk.at)
+    for desk_dataset in desk.datasets:
+        pages[f"datasets/{desk_dataset.dataset}.html"] = dataset_html(
+            desk_dataset, drawn[desk_dataset.dataset], desk.at
+        )
     return [write_whole(folder / name, text) for name, text in pages.items()]
 
 
@@ -111,7 +113,7 @@ def export(ledger: Ledger, folder: Path, form: ExportFormat, dataset: str | None
     desk = desk_of(ledger)
     if dataset is not None:
         ledger.refuse_unknown(dataset)
-        chosen = tuple(one for one in desk.datasets if one.dataset == dataset)
+        chosen = tuple(desk_dataset for desk_dataset in desk.datasets if desk_dataset.dataset == dataset)
         desk = desk.model_copy(update={"datasets": chosen})
     if form is ExportFormat.registry:
         return [write_whole(folder / name, text) for name, text in _registry(ledger, desk)]
@@ -121,12 +123,14 @@ def export(ledger: Ledger, folder: Path, form: ExportFormat, dataset: str | None
 def tables(desk: Desk) -> dict[str, pl.DataFrame]:
     """Return runs, drawn charges and refusals as tables; amounts are exact text, moments in UTC."""
     runs, charges, refusals = [], [], []
-    for one in desk.datasets:
-        runs += [_run_row(one.dataset, run) for run in one.runs]
-        charges += [_charge_row(one.dataset, run, charge) for run in one.runs for charge in run.charges]
+    for desk_dataset in desk.datasets:
+        runs += [_run_row(desk_dataset.dataset, run) for run in desk_dataset.runs]
+        charges += [
+            _charge_row(desk_dataset.dataset, run, charge) for run in desk_dataset.runs for charge in run.charges
+        ]
         refusals += [
             {
-                "dataset": one.dataset,
+                "dataset": desk_dataset.dataset,
                 **refusal.model_dump(include={"run_id", "study", "purpose", "why"}),
                 "epsilon": None if refusal.cost is None else amount_text(refusal.cost.epsilon),
                 "delta": None if refusal.cost is None else amount_text(refusal.cost.delta),
@@ -134,7 +138,7 @@ def tables(desk: Desk) -> dict[str, pl.DataFrame]:
                 "host": refusal.by.host,
                 "at": refusal.by.at.isoformat(),
             }
-            for refusal in one.refusals
+            for refusal in desk_dataset.refusals
         ]
     return {
         "runs": _frame(runs, RUN_COLUMNS),
@@ -192,14 +196,17 @@ def _table(path: Path, frame: pl.DataFrame, form: ExportFormat) -> Path:
 
 
 def _registry(ledger: Ledger, desk: Desk) -> Iterator[tuple[str, str]]:
-    for one in desk.datasets:
-        finished = [run for run in one.runs if run.state == "finished"]
+    for desk_dataset in desk.datasets:
+        finished = [run for run in desk_dataset.runs if run.state == "finished"]
         for study in sorted({run.study for run in finished}):
             runs = [run for run in finished if run.study == study]
             stored = json.loads(ledger.stored_document(runs[-1].run_id) or "{}")
-            entry = registry_entry(one, runs, stored)
-            yield f"{one.dataset}.{study}.yaml", yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=100)
-            yield f"{one.dataset}.{study}.md", evaluation(one, runs, stored)
+            entry = registry_entry(desk_dataset, runs, stored)
+            yield (
+                f"{desk_dataset.dataset}.{study}.yaml",
+                yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=100),
+            )
+            yield f"{desk_dataset.dataset}.{study}.md", evaluation(desk_dataset, runs, stored)
 
 
 def _unit(stored: Mapping[str, Any]) -> str:
@@ -215,32 +222,32 @@ def _mechanisms(runs: list[DeskRun]) -> str:
     return ", ".join(sorted({str(charge.mechanism).replace("_", " ") for run in runs for charge in run.charges}))
 
 
-def _account(one: DeskDataset, run: DeskRun) -> str:
-    cap = one.account.caps.get(run.level)
+def _account(desk_dataset: DeskDataset, run: DeskRun) -> str:
+    cap = desk_dataset.account.caps.get(run.level)
     if cap is None:
         return "No cap is in force for this level any more."
     return (
         f"All studies of this dataset together are held to ({amount_text(cap.epsilon)}, {amount_text(cap.delta)}) at "
-        f"this level by an append-only ledger, with {one.account.accounting} composition."
+        f"this level by an append-only ledger, with {desk_dataset.account.accounting} composition."
     )
 
 
-def registry_entry(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, Any]) -> dict[str, Any]:
+def registry_entry(desk_dataset: DeskDataset, runs: list[DeskRun], stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return a study as an entry of OpenDP's registry of deployments.
 
     It has the registry's tiers 1 to 3 as far as the ledger knows.
 
     Args:
-        one: its dataset.
+        desk_dataset: its dataset.
         runs: its finished runs in order, at least one.
         stored: the last one's release; only the name of its unit is used.
     """
     last, unit = runs[-1], _unit(stored)
     return {
-        "url_slug": f"{one.dataset}-{last.study}-{last.reserved.at:%Y}".lower().replace("_", "-"),
+        "url_slug": f"{desk_dataset.dataset}-{last.study}-{last.reserved.at:%Y}".lower().replace("_", "-"),
         "deployment": {
             "basic": {
-                "name": f"{last.study} ({one.dataset})",
+                "name": f"{last.study} ({desk_dataset.dataset})",
                 "data_curators": [{"data_curator_name": PERSON, "data_curator_type": PERSON}],
                 "description": f"A differentially private treatment effect by {last.estimator.replace('_', ' ')}"
                 f"{'' if last.purpose is None else ': ' + last.purpose}",
@@ -261,7 +268,7 @@ def registry_entry(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, A
                 "privacy_unit_details": f"Adjacent datasets differ by {UNITS[last.level]} ({unit}), replaced by any "
                 "other.",
                 "privacy_parameters": {"epsilon": float(last.cost.epsilon), "delta": float(last.cost.delta)},
-                "privacy_parameters_details": f"Of each run; {len(runs)} finished. {_account(one, last)}",
+                "privacy_parameters_details": f"Of each run; {len(runs)} finished. {_account(desk_dataset, last)}",
             },
             "deployment_model": {
                 "model_name": "Central",
@@ -280,7 +287,7 @@ def registry_entry(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, A
     }
 
 
-def evaluation(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, Any]) -> str:
+def evaluation(desk_dataset: DeskDataset, runs: list[DeskRun], stored: Mapping[str, Any]) -> str:
     """Return a study by the points of NIST SP 800-226, as a page of Markdown.
 
     The arguments are those of ``registry_entry``.
@@ -291,7 +298,7 @@ def evaluation(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, Any])
         "Definition": f"{_variant(last)}; neighbours differ by {UNITS[last.level]}, replaced (bounded).",
         "Unit of privacy": f"one {unit}, one row each",
         "Privacy parameters": f"epsilon {amount_text(last.cost.epsilon)}, delta {delta}, each run; runs: {len(runs)}",
-        "Composition": _account(one, last),
+        "Composition": _account(desk_dataset, last),
         "Mechanisms": _mechanisms(runs),
         "Exactness": "integer-valued noise on a lattice, from the operating system's generator",
         "Trust model": "central: the curator holds the records; analysts see releases alone",
@@ -302,4 +309,4 @@ def evaluation(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, Any])
         "Data collection and access": PERSON,
     }
     rows = "\n".join(f"| {point} | {words.replace('|', '&#124;')} |" for point, words in points.items())
-    return f"# {last.study}, on {one.dataset}\n\n| NIST SP 800-226 | here |\n|---|---|\n{rows}\n"
+    return f"# {last.study}, on {desk_dataset.dataset}\n\n| NIST SP 800-226 | here |\n|---|---|\n{rows}\n"
