@@ -67,7 +67,8 @@ def parse_amount(value: Any) -> Decimal:
         raise ValueError("must not be negative")
     if amount != 0 and not SMALLEST <= amount <= LARGEST:
         raise ValueError(f"must be 0 or between {SMALLEST} and {LARGEST}")
-    if len(amount.normalize(EXACT).as_tuple().digits) > MAX_DIGITS:
+    # Counted as written: no number of digits is too large to be counted exactly.
+    if len("".join(map(str, amount.as_tuple().digits)).rstrip("0")) > MAX_DIGITS:
         raise ValueError(f"has more than {MAX_DIGITS} significant digits")
     return amount
 

@@ -90,7 +90,17 @@ def test_three_tenths_hold_three_spends_of_a_tenth() -> None:
     assert subtract(parse_amount("0.3"), add(tenth, tenth, tenth)) == 0
 
 
-@pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e7", "1e-31", "1.2345678901234567", "", "one", "0x1", "1_0e"])
+# More digits than sums have, which is no error of the program; zeros at the end are no digits.
+LONG = "1." + "1" * 98
+
+
+def test_zeros_at_the_end_of_an_amount_are_no_digits() -> None:
+    assert parse_amount("1." + "0" * 98) == parse_amount("1")
+
+
+@pytest.mark.parametrize(
+    "text", ["nan", "inf", "-1", "1e7", "1e-31", "1.2345678901234567", LONG, "", "one", "0x1", "1_0e"]
+)
 def test_what_is_no_amount(text: str) -> None:
     with pytest.raises(ValueError):
         parse_amount(text)
