@@ -7,13 +7,13 @@ those on measured outcomes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from causalveil.schemas.columns import labels_of, levels_text
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.limits import capital
+from causalveil.schemas.limits import Code, Limit, capital
 from causalveil.schemas.remarks import counted
 from causalveil.schemas.specification import outcomes_of, unrecorded
 from causalveil.schemas.where import where_words
@@ -422,8 +422,14 @@ def _data(release: Mapping[str, Any], contract: Contract | None) -> dict[str, st
     }
 
 
+def takes_parallel_trends(not_covered: Iterable[Limit]) -> bool:
+    """Return whether answers are changes over time, which need parallel trends."""
+    return any(one.code is Code.parallel_trends for one in not_covered)
+
+
 def _design(release: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, str]:
     spec = release["specification"]
+    changes = takes_parallel_trends(Limit.model_validate(one) for one in release.get("not_covered") or ())
     names = ", ".join(spec.get("covariates") or {}) or "nothing that was declared"
     clip, allowed = arms["clip"], any(row["bias"] for row in release["answers"])
     overlap = (
@@ -434,10 +440,13 @@ def _design(release: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, st
     unadjusted = compared_as_they_are(release)
     exchangeable = "No confounding" if unadjusted else f"No unmeasured confounding given {names}"
     exchangeable += ", beyond what the interval allows for" if allowed else ""
+    if changes:
+        exchangeable = f"Parallel trends{'' if unadjusted else f' given {names}'}; no anticipation"
     given = "if nothing confounds" if unadjusted else f"given {names}"
     by = "arms are compared as they are" if unadjusted else "arms are compared after adjustment for baseline covariates"
     return {
-        "design": f"Observational: {spec['treatment']} is as it was recorded, and {by}; one time point.",
+        "design": f"Observational: {spec['treatment']} is as it was recorded, and {by}; "
+        f"{'changes between periods' if changes else 'one time point'}.",
         "random": "Each unit would be assigned to a strategy at random, and would know to which.",
         "random_assumptions": f"Exchangeable arms by randomisation; {INDEPENDENCE}.",
         "assignment": f"By the recorded value of {spec['treatment']}, one for each unit; as good as random only "

@@ -26,7 +26,7 @@ from causalveil.schemas.specification import one_outcome, outcomes_of
 from causalveil.schemas.study import Estimand
 from causalveil.schemas.where import condition_words, where_words
 from causalveil.tasks.report.details import PLACEHOLDER, as_used, detail_rows, estimand_of, guidelines_context
-from causalveil.tasks.report.facts import bounds_text, further_words
+from causalveil.tasks.report.facts import bounds_text, further_words, takes_parallel_trends
 from causalveil.tasks.report.figures import Axis, Line, waterfalls
 from causalveil.tasks.report.numbers import (
     SCORES,
@@ -138,6 +138,7 @@ def series_html(series: Series) -> str:
         "codes": asks.get("treatment_codes") or {"control": 0, "treated": 1},
         "over": populations_of(asks)[str(asks.get("estimand", "ATE"))],
         "lost_within": lost_within(asks),
+        "changes": takes_parallel_trends(series.not_covered),
         "likelihood": likelihood(series.privacy.epsilon),
         "css": style("style.css"),
     }
@@ -168,6 +169,7 @@ def _render(release: Published, sheet: str, contract: Contract | None = None, fr
         "fragment": fragment,
         "css": style(sheet),
         "populations": populations_of(document["specification"]),
+        "changes": takes_parallel_trends(getattr(release, "not_covered", ())),
         "bounds": _bounds(document["specification"], arms),
         "arms": arms,
         "likelihood": likelihood(release.privacy.epsilon),

@@ -22,6 +22,7 @@ from causalveil.tasks.data.manifests import DRAFT, clean_reduced, reduced_root, 
 from causalveil.tasks.machine.site import home, open_scratch
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.report.page import report_html
 from causalveil.tasks.report.table import event_study
 from tests.studies import command, people, refused, write_study
 
@@ -116,6 +117,12 @@ def test_changes_of_periods_are_those_made_by_hand(tmp_path: Path, capfd: pytest
     assert [row.outcome for row in first.answers] == ["score@2013 - score@2012", "score@2011 - score@2012"]
     assert {"parallel_trends", "anticipation"} <= {one.code for one in first.not_covered}
     assert not {"parallel_trends"} & {one.code for one in second.not_covered}
+    told = {True: ("Parallel trends.", "No anticipation."), False: ("No unmeasured confounding.",)}
+    for release, changes in ((first, True), (second, False)):
+        page = report_html(release)
+        assert all(f"<strong>{one}</strong>" in page for one in told[changes])
+        assert not any(f"<strong>{one}</strong>" in page for one in told[not changes])
+        assert ("Parallel trends given age, group; no anticipation" in page) == changes
     assert "range_of_parts" not in {one.code for one in first.warnings}
     (drawn,) = event_study(first)
     assert [line.label for line in drawn.lines] == ["2011, placebo", "2012, the base", "2013"]

@@ -334,6 +334,9 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     answers = [{**answer, "confounding": said[place % 2]} for place, answer in enumerate(protocol["answers"])]
     yield merge(protocol, {"answers": answers})
     yield merge(protocol, {"answers": answers[:1]})
+    yield merge(
+        protocol, {"not_covered": [{"code": code, "facts": {}} for code in ("parallel_trends", "anticipation")]}
+    )
     ends = {"interval": {"shape": "interval", "lower": 0.1, "upper": 0.3}, "denominator_z": 4.2}
     over = {"name": "late", "top": "weeks", "bottom": "taken", "state": "answered", "estimate": 0.2} | ends
     yield merge(protocol, {"contrasts": [over]})
