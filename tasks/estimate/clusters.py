@@ -312,7 +312,7 @@ class ClusterTotals:
         own *= contributions.units[outcome] * (shares > 0)
         return own * shares if block >= self.groups else own
 
-    def known(self, contributions: Contributions, outcome: int, block: int, part: int) -> KnownClusters | None:
+    def facts(self, contributions: Contributions, outcome: int, block: int, part: int) -> KnownClusters | None:
         """Return the known facts of the clusters of a part; None of a part without units."""
         units = self._units(contributions, outcome, block, part)
         unit = float(units.max())
@@ -403,7 +403,7 @@ class ClusterTotals:
         self, contributions: Contributions, released: ReleasedTotals, k: int, block: int, arm: int
     ) -> ClusteredVariance | None:
         parts = [0, arm] if self.whole else [arm - 1]
-        known = [clusters for part in parts if (clusters := self.known(contributions, k, block, part))]
+        known = [clusters for part in parts if (clusters := self.facts(contributions, k, block, part))]
         if len(known) < len(parts):
             return None
         expected = [

@@ -280,7 +280,7 @@ class PublicPeople:
     """
 
     rows: Rows
-    _kept: dict[int, MemoryEnclave] = field(default_factory=dict, repr=False, compare=False)
+    _enclaves: dict[int, MemoryEnclave] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def treated(self) -> float:
@@ -291,9 +291,9 @@ class PublicPeople:
         """Return an enclave of at most ``most`` people, evenly chosen; more where an arm is rare."""
         rare = min(self.treated, 1 - self.treated)
         count = min(len(self.rows), max(most, math.ceil(SMALLER / rare) if rare > 0 else most))
-        if count not in self._kept:
-            self._kept[count] = MemoryEnclave.of(thinned(self.rows, count))
-        return self._kept[count]
+        if count not in self._enclaves:
+            self._enclaves[count] = MemoryEnclave.of(thinned(self.rows, count))
+        return self._enclaves[count]
 
 
 def thinned(rows: Rows, most: int) -> Rows:

@@ -48,12 +48,12 @@ class Cells:
     Attributes:
         places: the columns of x of each coarse covariate.
         values: the values of each in the sample, each shape (values, columns).
-        kept: numbers of the combinations in the sample, ascending, shape (cells,).
+        combinations: numbers of the combinations in the sample, ascending, shape (cells,).
     """
 
     places: tuple[slice, ...]
     values: tuple[FloatArray, ...]
-    kept: IntArray
+    combinations: IntArray
 
     @classmethod
     def of(cls, study: EffectStudy, x: FloatArray) -> Cells:
@@ -79,7 +79,7 @@ class Cells:
     @property
     def count(self) -> int:
         """Number of cells."""
-        return len(self.kept)
+        return len(self.combinations)
 
     def numbers(self, x: FloatArray) -> IntArray:
         """Return the number of each row's combination, shape (rows,).
@@ -96,7 +96,7 @@ class Cells:
         """Indicators, shape (rows, cells)."""
         if not self.count:
             return np.empty((len(x), 0))
-        indicators: FloatArray = (self.numbers(x)[:, None] == self.kept).astype(np.float64)
+        indicators: FloatArray = (self.numbers(x)[:, None] == self.combinations).astype(np.float64)
         return indicators
 
 
@@ -197,9 +197,9 @@ class BalancedFeatures:
     """The map from rows to features.
 
     Attributes:
-        kept: columns of x that enter.
+        places: columns of x that enter.
         logs: logarithms of the skewed columns, which enter after them.
-        first, second: places within ``kept`` whose product is a curve; squares come first.
+        first, second: places among these whose product is a curve; squares come first.
         cells: of coarse covariates.
         own: places of the features among (1, columns, curves, cells); the others enter the index alone.
         columns, curves, indicators: their scales.
@@ -210,10 +210,10 @@ class BalancedFeatures:
         bins: their scales.
         penalties: q_j/R_j of each feature, shape (features,).
         narrow: the numbers whose declared ranges seem too narrow.
-        unseen: confounding of each column beyond its range over that within it, shape (kept,).
+        unseen: confounding of each column beyond its range over that within it, shape (places,).
     """
 
-    kept: IntArray
+    places: IntArray
     logs: SkewedLogs
     first: IntArray
     second: IntArray
@@ -244,7 +244,7 @@ class BalancedFeatures:
         return np.concatenate([base[:, self.own], self.index(index[:, None]), self.bins(bins)], axis=1), index
 
     def _base(self, x: FloatArray) -> FloatArray:
-        z = self.columns(self.logs(x[:, self.kept]))
+        z = self.columns(self.logs(x[:, self.places]))
         curves = self.curves(z[:, self.first] * z[:, self.second])
         return np.concatenate([np.ones((len(z), 1)), z, curves, self.indicators(self.cells(x))], axis=1)
 
@@ -296,12 +296,12 @@ def learn_features(study: EffectStudy, enclave: Enclave, units: int) -> tuple[Ba
 def _learn(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFeatures, Rows]:
     columns = Columns.of(study)
     first, second = curve_places(columns)
-    kept: IntArray = np.array(columns.kept, dtype=np.int64)
-    wide = len(kept) + len(first) + 2 + NUMBER_OF_BINS
+    entering: IntArray = np.array(columns.kept, dtype=np.int64)
+    wide = len(entering) + len(first) + 2 + NUMBER_OF_BINS
     rows = sample_rows(enclave, units, sample_size(wide))
-    logs = SkewedLogs.of(rows.x[:, kept], np.array(columns.curved, dtype=np.int64))
-    z_scale = Standard.of(logs(rows.x[:, kept]))
-    z = z_scale(logs(rows.x[:, kept]))
+    logs = SkewedLogs.of(rows.x[:, entering], np.array(columns.curved, dtype=np.int64))
+    z_scale = Standard.of(logs(rows.x[:, entering]))
+    z = z_scale(logs(rows.x[:, entering]))
     products = z[:, first] * z[:, second]
     curve_scale = Standard.of(products)
     cells = Cells.of(study, rows.x)
@@ -310,7 +310,7 @@ def _learn(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFe
     base = np.concatenate([np.ones((len(z), 1)), z, curve_scale(products), cell_scale(indicators)], axis=1)
     # The effect of a cell is no larger for cells of few units.
     cell_penalties = 1 / np.maximum(indicators.var(axis=0), SMALLEST_DEVIATION)
-    of_columns = np.full(z.shape[1], len(kept) / COLUMNS)
+    of_columns = np.full(z.shape[1], len(entering) / COLUMNS)
     plain = np.concatenate([[CONSTANT_PENALTY], of_columns, np.full(len(first), len(first) / CURVES)])
     coefficients = _index_coefficients(base, rows.t, plain, cell_penalties, indicators)
     index = base @ coefficients
@@ -321,14 +321,14 @@ def _learn(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFe
     own = np.concatenate([np.arange(1 + z.shape[1] + curves), np.arange(len(plain), base.shape[1])])
     penalties = [[CONSTANT_PENALTY], of_columns, np.full(curves, curves / CURVES), cell_penalties / CELLS]
     index_penalties = [1 / INDEX, *[NUMBER_OF_BINS / BINS] * NUMBER_OF_BINS]
-    places, unseen, treated = list(columns.ranges.places), np.zeros(len(kept)), rows.t != 0
-    numbers = rows.x[:, kept[places]]
+    ranged_places, unseen, treated = list(columns.ranges.places), np.zeros(len(entering)), rows.t != 0
+    numbers = rows.x[:, entering[ranged_places]]
     ranged = in_ranges(columns, numbers)
     if 0 < treated.sum() < len(treated):
         difference = numbers[treated].mean(axis=0) - numbers[~treated].mean(axis=0)
-        unseen[places] = ranged.left(difference, float(treated.mean()))
+        unseen[ranged_places] = ranged.left(difference, float(treated.mean()))
     features = BalancedFeatures(
-        kept=kept,
+        places=entering,
         logs=logs,
         first=first,
         second=second,
@@ -553,7 +553,8 @@ def imbalance(balancer: Balancer, units: WeightedUnits, aim: Aim, halfway: bool 
     common = float(np.square(off[1] - off[0]) @ precisions)
     independent = float(np.square(off[1]) @ precisions + np.square(off[0]) @ precisions)
     # Numbers clipped by their ranges are not balanced at all; others with units at the ends are in part.
-    unseen = part_hidden(len(balancer.features.narrow.clipped), len(balancer.features.kept)) * ConfoundingPrior().bias()
+    hidden = part_hidden(len(balancer.features.narrow.clipped), len(balancer.features.places))
+    unseen = hidden * ConfoundingPrior().bias()
     before = aim.means[1, 1:] - aim.means[0, 1:]
     beyond = balancer.features.unseen
     left_beyond = float(np.square(beyond * before[: len(beyond)]) @ precisions[: len(beyond)])
