@@ -37,7 +37,7 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import FEWER_HELPS, MANY_COVARIATES, Sizes, StandIn
 from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.study import Study
-from causalveil.tasks.data.cells import everybody
+from causalveil.tasks.data.cells import all_units
 from causalveil.tasks.data.split import Pieces
 from causalveil.tasks.estimate.adjust import questions, recipe
 from causalveil.tasks.estimate.adjust.questions import Asked, JointDraws, JointScales
@@ -167,8 +167,8 @@ def joint_stages(
 
 
 plan = recalled(joint_recipe)
-FIVE = joint_stages(plan, lambda step: everybody(step.enclave, step.study.weights is not None), rows=(CELLS,))
-CLUSTERS = clusters_stage(plan, lambda step: everybody(step.enclave), (CELLS,), FIVE)
+FIVE = joint_stages(plan, lambda step: all_units(step.enclave, step.study.weights is not None), rows=(CELLS,))
+CLUSTERS = clusters_stage(plan, lambda step: all_units(step.enclave), (CELLS,), FIVE)
 
 
 def clustered_in(

@@ -355,7 +355,7 @@ def admit_stage(contract: Contract, folder: DataFolder, layout: Layout, scratch:
     The rows are streamed: memory holds columns of one segment.
 
     Args:
-        contract: what the owner declares.
+        contract: the owner's declarations.
         folder: the data folder.
         layout: all partitions in it.
         scratch: an empty private folder on disk, for 16 bytes a unit, or for all rows where they are reduced.

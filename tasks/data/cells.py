@@ -82,7 +82,7 @@ class CellRows(Rows):
             yield self[chosen]
 
 
-def everybody(enclave: Enclave, weighted: bool = False) -> Pieces:
+def all_units(enclave: Enclave, weighted: bool = False) -> Pieces:
     """Return all units of a table, a piece per segment; ``weighted``: with their survey weights."""
     units = sum(map(len, enclave.hashes()))
 

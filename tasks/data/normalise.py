@@ -426,7 +426,7 @@ def public_rows(study: EffectStudy, folder: DataFolder, layout: Layout, most: in
         most: largest number of units.
 
     Raises:
-        DataError: a file cannot be read, or holds what the contract does not allow.
+        DataError: a file cannot be read, or breaks the contract's declarations.
     """
     roles = {name: study.roles[name] for name in (study.treatment, *sorted(study.covariates))}
     parts = list[pl.DataFrame]()

@@ -19,7 +19,7 @@ import numpy as np
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import PrivacyCost, Scope
-from causalveil.tasks.data.cells import CellRows, everybody
+from causalveil.tasks.data.cells import CellRows, all_units
 from causalveil.tasks.data.enclave import Enclave
 from causalveil.tasks.data.split import Pieces
 from causalveil.tasks.estimate.adjust.recipe import CLUSTERS, CLUSTERS_L2, CLUSTERS_SHARE, made
@@ -369,7 +369,7 @@ def difference_stage(
     study: DifferenceStudy, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0
 ) -> Findings:
     """Release the sums over all units and make the table; a rehearsal's row is ``times`` units."""
-    pieces = everybody(enclave, study.weights is not None)
+    pieces = all_units(enclave, study.weights is not None)
     released = mechanism(study, sizes).release(sums(study, pieces) * times, SLOT, budget)
     if study.clusters is None:
         return findings(study, sizes, released)

@@ -31,7 +31,7 @@ _CHUNK = 1 << 20
 # Time stamps of files move in steps of at most 10 ms (a kernel's tick), twice that to be certain.
 _TICK_NS = 20_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# A pipe in the place of a file keeps nobody waiting.
+# A pipe in the place of a file must not block.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 

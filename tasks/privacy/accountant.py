@@ -1,6 +1,6 @@
 """The joint privacy cost of the draws of one run.
 
-``compose`` adds exact decimals and always holds. ``total`` is what a run reserves: the sum where it keeps the
+``compose`` adds exact decimals and always holds. ``total`` is the cost that a run reserves: the sum where it keeps the
 request, else the composition of its Gaussian draws by mu, which loses nothing, and beside other draws by privacy loss
 distributions of the declared draws. Both are sound since every parameter of a run is fixed before a row is read; over
 runs, where it is not, only sums count (``tasks/privacy/concentrated.py``). Proofs: ``docs/proofs/accounting.md``.
@@ -82,7 +82,7 @@ def sum_text(charges: Iterable[Charge], delta: Decimal) -> str:
 
     Args:
         charges: some of the run's, or all.
-        delta: what the run reserved.
+        delta: of the run's reservation.
     """
     listed = list(charges)
     if delta == 0:
@@ -95,7 +95,7 @@ def total(charges: Iterable[Charge], request: PrivacyCost) -> PrivacyCost:
     """Return the joint cost of the charges of a run: at most ``request``, where proved.
 
     The sum, if that keeps the request. Else at the request's delta: of Gaussian draws alone the epsilon of their
-    composed mu; of a mixture the request itself, if Gaussian draws keep what the others' sum leaves of it, or the
+    composed mu; of a mixture the request itself, if Gaussian draws keep the rest of it beside the others' sum, or the
     privacy loss distributions of all of them do.
 
     Raises:
@@ -159,7 +159,7 @@ def epsilon_pld(charges: Sequence[Charge], delta: Decimal) -> float:
     of the same L1 sensitivity is the worst case.
 
     Returns:
-        the smaller of this and the basic total; infinity if ``delta`` is below what the charges spend. Outside
+        the smaller of this and the basic total; infinity if ``delta`` is below that of the charges. Outside
         [1e-6, 100] the basic total, where it holds.
 
     Raises:

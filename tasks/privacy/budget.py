@@ -183,7 +183,7 @@ class StageBudget:
 
     It covers the stage's own charges, each once, until the stage returns.
 
-    A stage cannot draw what another declared, nor leave out what it declared itself.
+    A stage cannot draw another stage's charges, nor leave out its own.
     """
 
     def __init__(self, stage: str, charges: tuple[Charge, ...], budget: Budget) -> None:

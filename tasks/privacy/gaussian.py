@@ -144,7 +144,7 @@ def _log_delta(sigma: float, epsilon: float) -> float:
 
 # Digits of a mu or a rho; of the epsilon that a draw keeps alone, which people read; of a share of a pure epsilon.
 DIGITS, EPSILON_DIGITS, PURE_DIGITS = 12, 6, 6
-# Far more than the 400-bit arithmetic can be wrong by, and far less than anybody pays.
+# Far above the error of 400-bit arithmetic, and far below any delta.
 SLACK = 1e-60
 _DOWN = decimal.Context(prec=DIGITS, rounding=ROUND_FLOOR)
 _WIDE_DOWN = decimal.Context(prec=60, rounding=ROUND_FLOOR)
@@ -298,7 +298,7 @@ def divide(request: PrivacyCost, shares: Mapping[str, Decimal]) -> dict[str, Pri
         Costs of draws by name. At delta = 0 parts are rounded down to six digits, and the last takes the exact rest.
 
     Raises:
-        StudyError: shares that do not add up to 1, or a budget of so many digits that it cannot be divided exactly.
+        StudyError: shares that do not add up to 1, or a budget with too many digits to be divided exactly.
     """
     if not shares or min(shares.values()) < 0 or add(*shares.values()) != 1:
         raise StudyError("shares of a budget must not be negative and must add up to 1")

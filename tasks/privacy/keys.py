@@ -2,13 +2,13 @@
 
 The site secret, and the key that each run derives from it. Neither ever leaves the enclave.
 
-The split of units into training and estimation halves is private only while nobody outside knows the key
+The split of units into training and estimation halves is private only while the enclave alone knows the key
 of the hash behind it (``docs/privacy.md``, the split). A run therefore derives its key from a secret of
 the site and its run id: a resumed run finds the same key, another run has an independent one, and nothing
 has to be stored.
 
 Backup. The secret lies in ``site.key`` in the state folder (``tasks.machine.site``), 32 random bytes, mode 0600.
-Back it up as you would a password: who holds it and a run id knows who was in which half. It is needed
+Back it up as you would a password: with it and a run id the half of each unit is known. It is needed
 for one purpose only, to resume a run that was cut short.
 
 Rotation. Delete ``site.key`` while no run is under way; the next run makes a new one. Unfinished runs can
@@ -186,8 +186,7 @@ def _read(path: Path) -> bytes | None:
     """The bytes of the secret file, or None if there is no such file."""
     with in_own_words(lambda error: CausalveilError(f"{path}: cannot be read ({kind_of(error)})"), OSError):
         try:
-            # O_NOFOLLOW: a link could point to a file of somebody else's choosing. O_NONBLOCK: a fifo must
-            # not hang us.
+            # O_NOFOLLOW: a link could point to a foreign file. O_NONBLOCK: a fifo must not block.
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             return None

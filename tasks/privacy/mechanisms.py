@@ -5,11 +5,11 @@ alone, before a row is read; ``release`` makes it through a budget. Every scale 
 then checked in exact or high-precision arithmetic: S/epsilon in plain floats overshoots epsilon in half of all
 cases. Sensitivities are under replace-one neighbours. Proofs: ``docs/privacy.md``.
 
-Few estimators use propose-test-release, gross error and smooth sensitivity. Two may answer "no answer": what they
-release is safe near most data sets, and they test for that. Both test a *distance*: a whole number that moves by at
-most 1 between neighbours, and is at most 1 on any data set that has a neighbour for which the promise of the release
-would not hold. The test is noisy, so it costs epsilon, and passes by mistake with probability at most delta. Test and
-value are drawn in one transaction: no answer is an answer, charged and stored like any other. Proof:
+Few estimators use propose-test-release, distance to instability and gross error. The first two may return no answer:
+their release is private near most data sets only, and they test for that. Both test a *distance*: a whole number that
+moves by at most 1 between neighbours, and is at most 1 on any data set that has a neighbour for which the promise of
+the release would not hold. The test is noisy, so it costs epsilon, and passes by mistake with probability at most
+delta. Test and value are drawn in one transaction: no answer is an answer, charged and stored like any other. Proof:
 ``docs/proofs/direction.md``, section 6.
 
 Gross error is the noise of Schröder, Hartenstein and Feuerriegel (2025), Theorems 4.3 and 4.5. Its guarantee is
@@ -394,7 +394,7 @@ class RandomisedResponse(Mechanism):
 
     @property
     def keep_probability(self) -> float:
-        """p, in [1/2, 1): with which a bit is released as it is."""
+        """p, in [1/2, 1): the probability that a bit is released unchanged."""
         return self.known_scale
 
     def release(self, value: ByteArray, slot: Slot, budget: Budget) -> ByteArray:
@@ -555,7 +555,7 @@ class GrossErrorGaussian(GaussianNoise):
     That gamma r bounds what smooth sensitivity would ask for is a statement about large n (Avella-Medina 2021). The
     value is released *in units of gamma*, so that the declared scale is exact whatever gamma turns out to be;
     ``sensitivity`` is that of a mean, 1/n. The name does not begin with "gaussian": its loss is what it declares,
-    not that of Gaussian noise on a sensitivity of 1/n, which nobody has proved.
+    not that of Gaussian noise on a sensitivity of 1/n, which is not proved.
     """
 
     NAME = "gross-error gaussian"

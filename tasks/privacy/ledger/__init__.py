@@ -6,7 +6,7 @@
 - ``outlook``: Compute the rest of accounts, the date when a schedule exhausts it, and an owner's desk.
 - ``reader_side``: Read a ledger and write to it on verified entries.
 - ``rules``: Rules by which the ledger refuses a reservation, a draw or a reason.
-- ``soundness``: Check that a ledger is what was written: chain, database, and memory of this machine.
+- ``soundness``: Check that a ledger is unchanged: chain, database, and memory of this machine.
 - ``store``: Store entries in an append-only table of SQLite or PostgreSQL.
 - ``migrations/``: Alembic migrations of the ledger's database.
 """

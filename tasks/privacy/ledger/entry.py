@@ -234,7 +234,7 @@ def granted(grant: Grant | None, contract: Contract) -> Grant:
     """Return the grant in force, once it is certain that it is for the contract as it stands.
 
     Raises:
-        BudgetRefused: no grant, a grant of another contract, or one that nobody signed for sensitive data.
+        BudgetRefused: no grant, a grant of another contract, or an unsigned grant of sensitive data.
     """
     name = contract.dataset
     if grant is None:

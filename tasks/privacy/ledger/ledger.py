@@ -2,7 +2,7 @@
 
 The rules are ``docs/ledger.md``. In short: an owner grants caps; a run reserves its whole plan before a row is read;
 each noisy value commits together with its charge under the key (run, name) and is never drawn again; a void frees only
-what was never released. Every write is one serialised transaction on an append-only chain.
+budget that was never drawn. Every write is one serialised transaction on an append-only chain.
 
 A ledger can move to another database, say from one machine's SQLite file to a team's PostgreSQL.
 """
@@ -120,7 +120,7 @@ class Ledger(OwnerSide, ReaderSide):
     def reserve(self, request: Reservation, contract: Contract) -> Literal["reserved", "resumed"]:
         """Reserve the run's whole cost in every block it charges, or resume an earlier reservation.
 
-        A refusal is an entry as well: who asked, for how much, and why it was refused. It charges nothing.
+        A refusal is an entry as well, with its author, amounts and reason. It charges nothing.
 
         Args:
             request: the run's charges, and the data and study that it is bound to.
@@ -196,7 +196,7 @@ class Ledger(OwnerSide, ReaderSide):
         raise refused
 
     def released(self, run_id: str, charge: Charge) -> Released | None:
-        """Return what is stored under (run, charge name), or None if the run may still draw it.
+        """Return the stored value of a run's charge, or None if the run may still draw it.
 
         Raises:
             BudgetRefused: the run reserved no such charge, or is voided or finished without it.
@@ -270,7 +270,7 @@ class Ledger(OwnerSide, ReaderSide):
         log_event(event, **whose(run.reservation), ledger=self.identity, hash=entry.hash)
 
     def void(self, run_id: str, reason: str) -> None:
-        """End a run for good and free what it reserved but never released.
+        """End a run for good and free the budget that it reserved and did not draw.
 
         The row stays, as do its charges.
 

@@ -1,4 +1,4 @@
-"""Check that a ledger is what was written: chain, database, and memory of this machine.
+"""Check that a ledger is unchanged: chain, database, and memory of this machine.
 
 The database tells whether it is whole and unchanged, the chain whether its entries follow from each other. In the state
 folder this machine remembers the last entry that it has seen, and the sums up to there. That has two purposes. The

@@ -1,9 +1,9 @@
 """Store entries in an append-only table of SQLite or PostgreSQL.
 
 Tables are created in a new database and brought up to date in an old one. Writers are serialised (SQLite: ``BEGIN
-IMMEDIATE``, before which they wait in line; PostgreSQL: a transaction-level advisory lock), so what a writer reads in
-its transaction still holds when it commits. A connection lives for one transaction: nothing is shared between threads
-or over a fork, and a server that was restarted between two stages is not noticed.
+IMMEDIATE``, before which they wait in line; PostgreSQL: a transaction-level advisory lock), so a writer's reads still
+hold when it commits. A connection lives for one transaction: nothing is shared between threads or over a fork, and a
+server that was restarted between two stages is not noticed.
 
 PostgreSQL's server is waited for where it goes away. A transaction whose connection is lost before its commit leaves no
 trace and is made again; where its commit was not confirmed, its entry is looked for first, so that nothing is charged
@@ -333,7 +333,7 @@ class Store:
         return str(first.document.get("identity"))
 
     def adopt(self, chain: Iterable[Entry]) -> None:
-        """Fill a new database with another ledger's entries as they are: it becomes that ledger.
+        """Fill a new database with another ledger's entries, unchanged: it becomes that ledger.
 
         Raises:
             LedgerError: there is a ledger already.
