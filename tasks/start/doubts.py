@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -651,11 +651,8 @@ def _indicators(candidates: list[Profile], columns: Mapping[str, FloatArray]) ->
             reasons |= {indicator.name: f"it indicates a level of '{column.name}'" for indicator in indicators}
         else:
             reasons[column.name] = f"{', '.join(repr(indicator.name) for indicator in indicators)} say what it is"
-            reasons |= (
-                {indicators[0].name: f"it indicates a level of '{column.name}' as the others show"}
-                if len(indicators) == column.distinct
-                else {}
-            )
+            if len(indicators) == column.distinct:
+                reasons[indicators[0].name] = f"it indicates a level of '{column.name}' as the others show"
     return reasons
 
 
@@ -683,32 +680,28 @@ def _twins(candidates: list[Profile], columns: Mapping[str, FloatArray]) -> dict
 
     Of two such columns the first is taken, or the one whose name the other contains.
     """
+
+    def transformed(column: Profile, first: Profile) -> bool:
+        return _derived(column.name, first.name) and _same_order(columns[column.name], columns[first.name])
+
+    def recoded(column: Profile, first: Profile) -> bool:
+        values, others = columns[column.name], columns[first.name]
+        return np.array_equal(values, others, equal_nan=True) or (
+            column.distinct <= MOST_LEVELS and _same_groups(values, others) and _same_groups(others, values)
+        )
+
+    reasons = _repeats(sorted(candidates, key=lambda column: len(column.name)), transformed)
+    return reasons | _repeats([column for column in candidates if column.name not in reasons], recoded)
+
+
+def _repeats(candidates: list[Profile], same: Callable[[Profile, Profile], bool]) -> dict[str, str]:
+    """Find columns that are the same as one before them, with reasons."""
     reasons: dict[str, str] = {}
     first_columns: list[Profile] = []
-    for column in sorted(candidates, key=lambda found: len(found.name)):
-        values = columns[column.name]
-        for earlier_column in first_columns:
-            alike = column.distinct == earlier_column.distinct and _derived(column.name, earlier_column.name)
-            if alike and _same_order(values, columns[earlier_column.name]):
-                reasons[column.name] = f"it has the same information as '{earlier_column.name}'"
-                break
-        else:
-            first_columns.append(column)
-    first_columns = []
     for column in candidates:
-        values = columns[column.name]
-        for earlier_column in first_columns:
-            if column.distinct != earlier_column.distinct or column.name in reasons:
-                continue
-            earlier_values = columns[earlier_column.name]
-            if np.array_equal(values, earlier_values, equal_nan=True) or (
-                column.distinct <= MOST_LEVELS
-                and _same_groups(values, earlier_values)
-                and _same_groups(earlier_values, values)
-            ):
-                reasons[column.name] = f"it has the same information as '{earlier_column.name}'"
-                break
+        alike = (first for first in first_columns if column.distinct == first.distinct and same(column, first))
+        if (first := next(alike, None)) is None:
+            first_columns.append(column)
         else:
-            if column.name not in reasons:
-                first_columns.append(column)
+            reasons[column.name] = f"it has the same information as '{first.name}'"
     return reasons
