@@ -137,7 +137,7 @@ DERIVED: Mapping[str, str] = {
     "features.PART": "rows at a time",
     "features.FAR": "a bound under which sums are exact in any order (proofs/regression.md)",
     "features.EXACT_SLOPES": "a bound under which sums are exact in any order (proofs/regression.md)",
-    "features.AT_END": "rounding",
+    "features.HAIR": "rounding",
     "features.OF_NO_COVARIATE": "a place that no column has",
     "features.TWO": "levels of a flag",
     "interval.LEAST_ADJUSTED": "of a sentence; it moves no estimate",
