@@ -74,12 +74,12 @@ def read_as(role: Column, stored: pl.DataType) -> pl.DataType | None:
         case Holds.unit:
             if stored.is_integer():
                 return pl.UInt64() if stored == pl.UInt64 else pl.Int64()
-            return pl.Int64() if _is_number(stored) else _text(stored)
+            return pl.Int64() if stored.is_numeric() else _text(stored)
         case Holds.number:
-            return pl.Float64() if _is_number(stored) or stored == pl.Boolean else None
+            return pl.Float64() if stored.is_numeric() or stored == pl.Boolean else None
         case Holds.time:
             # A boolean column that is declared a time is more likely that of the event.
-            return pl.Float64() if _is_number(stored) else None
+            return pl.Float64() if stored.is_numeric() else None
         case Holds.order:
             return _in_order(stored)
         case _:
@@ -95,7 +95,9 @@ def cast(role: Column, stored: pl.DataType, values: pl.Expr, *, widen: bool = Tr
         values: the column.
         widen: as of :func:`read_frame`.
     """
-    wanted = read_as(role, stored) if widen else checked_as(role, stored)
+    wanted = read_as(role, stored)
+    if not widen and role.holds in (Holds.number, Holds.time) and stored != pl.Null:
+        wanted = stored
     if wanted is None:
         raise TypeError("not to be read as declared")
     if role.holds in (Holds.binary, Holds.level) and stored != wanted:
@@ -110,14 +112,6 @@ def cast(role: Column, stored: pl.DataType, values: pl.Expr, *, widen: bool = Tr
     if role.holds is Holds.unit and not (stored.is_integer() or wanted == pl.String):
         return as_whole(values, stored, None)
     return values.cast(wanted)
-
-
-def checked_as(role: Column, stored: pl.DataType) -> pl.DataType | None:
-    """Return the type in which rules look at a column.
-
-    It is the type that the column is read as, but numbers are as wide as they are stored.
-    """
-    return stored if role.holds in (Holds.number, Holds.time) and stored != pl.Null else read_as(role, stored)
 
 
 def read_frame(frame: pl.DataFrame, roles: Roles, *, widen: bool = True) -> pl.DataFrame:
@@ -188,10 +182,6 @@ def _is_key(role: Column) -> bool:
     return role.holds in (Holds.unit, Holds.order)
 
 
-def _is_number(stored: pl.DataType) -> bool:
-    return stored.is_numeric()
-
-
 def _text(stored: pl.DataType) -> pl.DataType | None:
     return pl.String() if stored.base_type() in (pl.String, pl.Categorical, pl.Enum) else None
 
@@ -199,7 +189,7 @@ def _text(stored: pl.DataType) -> pl.DataType | None:
 def _in_order(stored: pl.DataType) -> pl.DataType | None:
     if stored.is_integer():
         return pl.UInt64() if stored == pl.UInt64 else pl.Int64()
-    if _is_number(stored):
+    if stored.is_numeric():
         return pl.Float64()
     if isinstance(stored, pl.Datetime):
         return pl.Datetime("us", stored.time_zone)
@@ -225,7 +215,7 @@ def _holds_known(role: Column, stored: pl.DataType) -> bool:
     known = _declared(role)
     if stored == pl.Boolean:
         return not isinstance(known[0], str) or {str(code).lower() for code in known} <= set(_LOGICAL)
-    return _is_number(stored) and all(isinstance(code, int) or _WHOLE.fullmatch(code) for code in known)
+    return stored.is_numeric() and all(isinstance(code, int) or _WHOLE.fullmatch(code) for code in known)
 
 
 def _known(role: Column, stored: pl.DataType, values: pl.Expr) -> pl.Expr:
@@ -350,17 +340,17 @@ def row_rules(role: Column, kind: pl.DataType) -> dict[Rule, Breaks]:
         kind: the type of the column as it was read; numbers may be as wide as they are stored.
     """
     rules: dict[Rule, Breaks] = {}
+    may_be_nan = role.holds in FLOATS and kind.is_float()
     if role.nulls is not Nulls.welcome:
-        rules[_null_rule(role)] = _absent if _may_be_nan(role, kind) else lambda values: values.is_null()
-    match role.holds:
-        case Holds.unit:
-            pass
-        case Holds.binary:
-            rules |= _binary(role.codes)
-        case Holds.level:
-            rules |= {} if role.admitted is None else _levels(role.admitted)
-        case Holds.number | Holds.time | Holds.order:
-            rules |= {Rule.finite: lambda values: values.is_infinite()} if _may_be_nan(role, kind) else {}
+        rules[_null_rule(role)] = _null_or_nan if may_be_nan else lambda values: values.is_null()
+    if role.holds is Holds.binary and set(role.codes) == {0, 1}:
+        rules[Rule.binary] = lambda values: values.is_between(0, 1).not_()
+    elif role.holds is Holds.binary:
+        rules[Rule.codes] = _none_of(role.codes)
+    elif role.holds is Holds.level and role.admitted is not None:
+        rules[Rule.level] = _none_of(role.admitted)
+    elif may_be_nan:
+        rules[Rule.finite] = lambda values: values.is_infinite()
     return rules
 
 
@@ -373,7 +363,8 @@ def suspects(role: Column, kind: pl.DataType) -> dict[Rule, Breaks]:
     expressions: dict[Rule, Breaks] = {}
     for rule, breaks in row_rules(role, kind).items():
         if rule is Rule.finite:
-            expressions[rule] = _overflows
+            # A sum is NaN or infinite if any value is.
+            expressions[rule] = lambda values: values.sum().is_finite().not_()
         elif rule in _NULL_RULES:
             # The sum of `Rule.finite` finds NaN.
             expressions[rule] = lambda values: values.is_null().any()
@@ -382,22 +373,12 @@ def suspects(role: Column, kind: pl.DataType) -> dict[Rule, Breaks]:
     return expressions
 
 
-def _may_be_nan(role: Column, kind: pl.DataType) -> bool:
-    """Return whether the column, as it is read, may hold NaN or infinity."""
-    return role.holds in FLOATS and kind.is_float()
-
-
-def _absent(values: pl.Expr) -> pl.Expr:
+def _null_or_nan(values: pl.Expr) -> pl.Expr:
     return values.is_null() | values.is_nan()
 
 
 def _any(breaks: Breaks, values: pl.Expr) -> pl.Expr:
     return breaks(values).any()
-
-
-def _overflows(values: pl.Expr) -> pl.Expr:
-    """Return an expression for whether a column's sum, and so any value, is NaN or infinite."""
-    return values.sum().is_finite().not_()
 
 
 def type_rule(role: Column) -> Rule:
@@ -431,26 +412,11 @@ def accepts(role: Column, stored: pl.DataType) -> bool:
     return read_as(role, stored) is not None
 
 
-def _binary(codes: tuple[str | int, str | int]) -> dict[Rule, Breaks]:
-    if set(codes) == {0, 1}:
-        return {Rule.binary: lambda values: values.is_between(0, 1).not_()}
-    return {Rule.codes: _none_of(codes)}
-
-
-def _levels(levels: tuple[str | int, ...]) -> dict[Rule, Breaks]:
-    return {Rule.level: _none_of(levels)}
-
-
 def _none_of(known: tuple[str | int, ...]) -> Breaks:
     # A level of more than 64 bits becomes null: no column that is read as such can hold it.
     kind = pl.String() if isinstance(known[0], str) else pl.Int64()
     series = pl.Series(known, dtype=kind, strict=False).drop_nulls()
-    return lambda values: values.is_not_null() & ~_among(values, series)
-
-
-def _among(values: pl.Expr, known: pl.Series) -> pl.Expr:
-    """Return an expression for whether each value is a known one; false where it is null."""
-    return values.is_in(known.implode()).fill_null(value=False)
+    return lambda values: values.is_not_null() & ~values.is_in(series.implode()).fill_null(value=False)
 
 
 ADMISSION_FILE = "_admission.json"
@@ -530,8 +496,12 @@ class Admission(Frozen):
 
     @property
     def reduced(self) -> str | None:
-        """The name of the folder of reduced rows; None if no rows were reduced."""
-        return reduced_name(self.declares, self.given) if self.given else None
+        """The name of the folder of reduced rows; None if no rows were reduced.
+
+        It has 32 hex digits over the declarations and the keyed digests of the owner's files.
+        """
+        text = json.dumps([self.declares, [[file.path, file.digest] for file in self.given]])
+        return hashlib.sha256(text.encode()).hexdigest()[:32] if self.given else None
 
     @property
     def owners(self) -> tuple[AdmittedFile, ...]:
@@ -560,12 +530,6 @@ class Digests:
 
     key: str
     files: Mapping[str, AdmittedFile]
-
-
-def reduced_name(declares: str, given: tuple[AdmittedFile, ...]) -> str:
-    """Return 32 hex digits over declarations and keyed digests of files."""
-    text = json.dumps([declares, [[file.path, file.digest] for file in given]])
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class Finding(Frozen):

@@ -35,6 +35,7 @@ LARGEST = 1e100
 SMALLEST_WIDTH = 1e-100
 # A range narrower than this share of its ends has too few floats inside for a midpoint to be between them.
 SMALLEST_SHARE = 1e-9
+# Clips of propensity scores are as far from 0 and 1, so that no single weight dominates.
 CLIP_MARGIN = 1e-6
 Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\x00-\x1f]+$")]
@@ -57,16 +58,6 @@ def sane_range(lower: float, upper: float) -> None:
         raise ValueError(
             f"a range must be at least {SMALLEST_SHARE:g} of its larger end wide; measure from another zero"
         )
-
-
-def sane_clip(low: float, high: float) -> None:
-    """Refuse a clip of propensity scores that is so near to 0 or 1 that single weights dominate.
-
-    Raises:
-        ValueError: the clip is not within [1e-6, 1 - 1e-6].
-    """
-    if not CLIP_MARGIN <= low <= high <= 1 - CLIP_MARGIN:
-        raise ValueError(f"clip needs {CLIP_MARGIN:g} <= low <= high <= 1 - {CLIP_MARGIN:g}")
 
 
 def ordinary(value: float | None) -> bool:

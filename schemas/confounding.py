@@ -133,10 +133,10 @@ class ConfoundingStatement(Worded):
         if self.method is None:
             return "not adjusted: treatment was randomised"
         gain = "for precision " if self.method in PRECISE else ""
-        said = f"adjusted {gain}by {METHODS[self.method]}: treatment was randomised"
+        sentence = f"adjusted {gain}by {METHODS[self.method]}: treatment was randomised"
         if self.explained is None:
-            return said
-        return f"{said}, and covariates explain about {whole_percent(self.explained)} of the outcome's variance"
+            return sentence
+        return f"{sentence}, and covariates explain about {whole_percent(self.explained)} of the outcome's variance"
 
     @property
     def done(self) -> str:
@@ -149,8 +149,8 @@ class ConfoundingStatement(Worded):
     def unable(self) -> str:
         """State how many covariates or levels could not be adjusted for, and why; may be empty."""
         count = len(self.left_out)
-        what, how = ("covariate or level", "it varies") if count == 1 else ("covariates or levels", "they vary")
-        return f"{count} {what} could not be adjusted for: privacy noise hides how {how}." if count else ""
+        noun, how = ("covariate or level", "it varies") if count == 1 else ("covariates or levels", "they vary")
+        return f"{count} {noun} could not be adjusted for: privacy noise hides how {how}." if count else ""
 
     @property
     def of_curves(self) -> str:
@@ -158,11 +158,9 @@ class ConfoundingStatement(Worded):
         moves = "" if self.unseen is None else f"could move the estimate by {number(self.unseen, 2)}"
         if not self.linear:
             return moves and f"Curves and products that noise hides {moves}."
-        return (
-            f"Curves and products were not looked for: as large as all expected confounding, they {moves}."
-            if moves
-            else ("Curves and products other than the declared terms were not looked for.")
-        )
+        if moves:
+            return f"Curves and products were not looked for: as large as all expected confounding, they {moves}."
+        return "Curves and products other than the declared terms were not looked for."
 
     def times(self, factor: float) -> ConfoundingStatement:
         """Return the statement of an estimate in other units."""
@@ -230,18 +228,14 @@ def of_trial(method: AdjustmentMethod | None = None, explained: float | None = N
     """
     if method is None or (explained is not None and explained <= 0):
         return RANDOMISED
-    known = None if explained is None else min(explained, 1.0)
-    return RANDOMISED.model_copy(update={"method": method, "explained": known})
+    share = None if explained is None else min(explained, 1.0)
+    return RANDOMISED.model_copy(update={"method": method, "explained": share})
 
 
 def declares_randomised(estimator: Mapping[str, Any]) -> bool:
-    """Return whether a study says that treatment was randomised.
+    """Return whether a study declares that treatment was randomised: ``trial``, or a known propensity.
 
-    It does by ``trial`` or by a known chance of treatment. An allowance of 0 for confounding is an assumption about
-    covariates, and says nothing of how treatment was assigned.
-
-    Args:
-        estimator: its settings, as a document.
+    An allowance of 0 for confounding is an assumption about covariates, not about the assignment of treatment.
     """
     return bool(estimator.get("trial")) or (estimator.get("propensity") or {}).get("known") is not None
 

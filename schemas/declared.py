@@ -199,22 +199,15 @@ class EventColumn(DeclaredColumn):
         return self.censored or next(name for name, code in self.codes.items() if code == 0)
 
 
-_KINDS: dict[str, type[DeclaredColumn]] = {
-    "levels": LevelsColumn,
-    "codes": CodesColumn,
-    "time": TimeColumn,
-    "event": EventColumn,
-}
+_KINDS = {"levels": LevelsColumn, "codes": CodesColumn, "time": TimeColumn, "event": EventColumn}
 
 
 def _column_kind(value: Any) -> str | None:
     # Tags have a space: no key of a contract can be taken for one in a message.
-    if isinstance(value, dict):
-        kinds = [f"{kind} column" for kind in _KINDS if kind in value]
-        return kinds[0] if kinds else "number column"
-    models: tuple[type, ...] = (NumberColumn, *_KINDS.values())
-    tags = ("number column", *(f"{kind} column" for kind in _KINDS))
-    return next((tag for model, tag in zip(models, tags, strict=True) if isinstance(value, model)), None)
+    for kind, model in _KINDS.items():
+        if isinstance(value, model) or (isinstance(value, dict) and kind in value):
+            return f"{kind} column"
+    return "number column" if isinstance(value, dict | NumberColumn) else None
 
 
 Declared = Annotated[

@@ -65,12 +65,6 @@ class Interval(Frozen):
     ] = 0.0
 
 
-def answer_text(estimate: float, interval: Interval) -> str:
-    """Return an estimate and its interval in one line."""
-    span = f"[{interval.lower:,.4g}, {interval.upper:,.4g}]"
-    return f"{estimate:,.4g}, {interval.confidence:.0%} interval {span}"
-
-
 class Variance(Frozen):
     """Squared standard errors, in squared outcome units, from which pooling weights follow."""
 
@@ -356,8 +350,10 @@ class EffectTable(OfStudy):
     def answer(self) -> str:
         """Return the headline answer's estimate and interval, and how many answers there are."""
         estimate, interval = self.estimate, self.interval
-        without = "a withheld answer" if self.answers[0].state is State.withheld else "no answer"
-        first = without if estimate is None or interval is None else answer_text(estimate, interval)
+        first = "a withheld answer" if self.answers[0].state is State.withheld else "no answer"
+        if estimate is not None and interval is not None:
+            ends = f"[{interval.lower:,.4g}, {interval.upper:,.4g}]"
+            first = f"{estimate:,.4g}, {interval.confidence:.0%} interval {ends}"
         return first if len(self.answers) == 1 else f"{first}, first of {len(self.answers)} answers"
 
 

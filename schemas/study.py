@@ -23,11 +23,11 @@ from pydantic import (
 )
 
 from causalveil.schemas.columns import (
+    CLIP_MARGIN,
     Column,
     Finite,
     Holds,
     Name,
-    sane_clip,
 )
 from causalveil.schemas.documents import AnyPath, RuleBroken, digest_of
 from causalveil.schemas.plan import Execution
@@ -191,7 +191,9 @@ class DataSource(Frozen):
 
 
 def _clip_interval(value: tuple[float, float]) -> tuple[float, float]:
-    sane_clip(*value)
+    low, high = value
+    if not CLIP_MARGIN <= low <= high <= 1 - CLIP_MARGIN:
+        raise ValueError(f"clip needs {CLIP_MARGIN:g} <= low <= high <= 1 - {CLIP_MARGIN:g}")
     return value
 
 

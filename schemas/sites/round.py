@@ -151,12 +151,12 @@ class Terms(Frozen):
         return self
 
     def site_of(self, key: str) -> str | None:
-        """Return the site whose key this is, if any."""
+        """Return the name of the site with a key, if any."""
         return next((name for name, site in self.sites.items() if site.key == key), None)
 
 
 class Sites(Terms):
-    """The coordinator's file: the terms of a round, and where its other files lie."""
+    """The coordinator's file: the terms of a round, and the paths of its other files."""
 
     kind: Literal["sites"]
     study: str
@@ -170,9 +170,9 @@ class AgreedTerms(Terms):
     """The terms that a coordinator signs, with the study that travels and the rounds before.
 
     Attributes:
-        study, asked: name of the study, and digest of all that it asks at every site.
-        epsilon, delta: its privacy, where a site has agreed on none of its own.
-        follows: signed terms of the round that this one follows: a site left or came, or a term changed.
+        study, asked: name of the study, and digest of its part that is the same at every site.
+        epsilon, delta: its privacy, for sites without terms of their own.
+        follows: signed terms of the previous round: a site left or joined, or a term changed.
     """
 
     study: Slug
@@ -185,10 +185,10 @@ class AgreedTerms(Terms):
     def words(self) -> str:
         """The terms in one sentence."""
         closes = "" if self.closes is None else f", closed on {instant_text(self.closes)}"
-        by = ", read off released cells" if self.pooled_by is PooledBy.cells else ""
+        cells = ", read off released cells" if self.pooled_by is PooledBy.cells else ""
         return (
             f"Round {self.round} of study {self.study}, opened on {instant_text(self.opened)}{closes}: "
-            f"{self.model} effects{by}, of sites {', '.join(self.sites)}."
+            f"{self.model} effects{cells}, of sites {', '.join(self.sites)}."
         )
 
     def privacy_of(self, site: str) -> tuple[Amount, Amount]:
@@ -220,7 +220,7 @@ class SignedTerms(Frozen):
 
     @property
     def opened(self) -> datetime:
-        """When the first of these rounds opened: an answer to it is not stale in a later one."""
+        """The time of opening of the first round in the chain, since which answers are valid."""
         return min(signed.terms.opened for signed in self.chain)
 
 
