@@ -262,8 +262,8 @@ class Answer(Frozen):
     @property
     def adjustment(self) -> str:
         """The adjustment for confounding in words, or the reason why noise hides the answer."""
-        told = self.confounding or self.reason
-        return "" if told is None else told.sentence
+        statement = self.confounding or self.reason
+        return "" if statement is None else statement.sentence
 
 
 class Placed(Protocol):

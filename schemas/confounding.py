@@ -233,7 +233,7 @@ def of_trial(method: AdjustmentMethod | None = None, explained: float | None = N
 
 
 def declares_randomised(estimator: Mapping[str, Any]) -> bool:
-    """Return whether a study declares that treatment was randomised: ``trial``, or a known propensity.
+    """Return whether a study declares a randomised treatment: a trial, or a known propensity.
 
     An allowance of 0 for confounding is an assumption about covariates, not about the assignment of treatment.
     """

@@ -70,7 +70,7 @@ class NumberColumn(DeclaredColumn, Bounds):
         return self
 
 
-# Tags have a space: no key of a contract can be taken for one in a message.
+# Tags have a space, which distinguishes them from keys in messages.
 DeclaredLevels = Annotated[
     Annotated[Levels, Tag("listed levels")]
     | Annotated[dict[str, LevelCode], Field(min_length=2, max_length=1000), Tag("named levels")],
@@ -203,7 +203,7 @@ _KINDS = {"levels": LevelsColumn, "codes": CodesColumn, "time": TimeColumn, "eve
 
 
 def _column_kind(value: Any) -> str | None:
-    # Tags have a space: no key of a contract can be taken for one in a message.
+    # Tags have a space, which distinguishes them from keys in messages.
     for kind, model in _KINDS.items():
         if isinstance(value, model) or (isinstance(value, dict) and kind in value):
             return f"{kind} column"

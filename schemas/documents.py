@@ -320,19 +320,19 @@ def own_version() -> str:
 
 
 def as_written(where: str, document: Any) -> str:
-    """Return how an error on a document begins: where it lies, and the version that wrote it.
+    """Return the start of an error on a document: its place, and the version that wrote it.
 
     Args:
         where: names the document.
-        document: of any origin; it names the software that wrote it, or not.
+        document: of any origin, with or without the name of its software.
     """
     software = document.get("software") if isinstance(document, dict) else None
-    said = software.get("version") if isinstance(software, dict) else None
-    if not isinstance(said, str) or not _VERSION.fullmatch(said):
+    version = software.get("version") if isinstance(software, dict) else None
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
         return where
-    if said == own_version():
-        return f"{where}: not as this version, {said}, writes it"
-    return f"{where}: written by causalveil {said}, and this version, {own_version()}, does not read it"
+    if version == own_version():
+        return f"{where}: not as this version, {version}, writes it"
+    return f"{where}: written by causalveil {version}, and this version, {own_version()}, does not read it"
 
 
 def digest_of(document: Any) -> str:

@@ -104,8 +104,8 @@ def missing_key(place: str) -> str:
 
 
 def plain_message(item: Mapping[str, Any], place: str) -> str:
-    """Return pydantic's words on a value in words of a study's author."""
-    kind, told = str(item["type"]), item.get("ctx") or {}
+    """Return pydantic's message on a value as a plain sentence for its author."""
+    kind, context = str(item["type"]), item.get("ctx") or {}
     last_two = ".".join(place.split(".")[-2:])
     key = last_two if last_two in AS_IN else place.rpartition(".")[2]
     if kind in ("dict_type", "model_type", "model_attributes_type"):
@@ -113,13 +113,13 @@ def plain_message(item: Mapping[str, Any], place: str) -> str:
     if kind in ("list_type", "tuple_type"):
         return f"must be a list{example(key) or ', as in [a, b]'}"
     if kind in ("enum", "literal_error"):
-        words = str(told.get("expected", ""))
-        known = words.replace("'", "").replace(" or ", ", ").split(", ")
-        return f"must be {'one of ' if len(known) > 1 else ''}{words}{nearest(str(item.get('input'))[:100], known)}"
+        choices = str(context.get("expected", ""))
+        names = choices.replace("'", "").replace(" or ", ", ").split(", ")
+        return f"must be {'one of ' if len(names) > 1 else ''}{choices}{nearest(str(item.get('input'))[:100], names)}"
     if kind in ("too_short", "too_long"):
         most, ends = ("min_length", "at least") if kind == "too_short" else ("max_length", "at most")
-        return f"must have {ends} {told.get(most)} of them, and has {told.get('actual_length')}"
-    if kind == "string_pattern_mismatch" and str(told.get("pattern", "")).startswith("^[A-Za-z0-9]"):
+        return f"must have {ends} {context.get(most)} of them, and has {context.get('actual_length')}"
+    if kind == "string_pattern_mismatch" and str(context.get("pattern", "")).startswith("^[A-Za-z0-9]"):
         return f"{_NAME}{example(key)}"
     if kind in ("float_parsing", "float_type", "int_parsing", "int_type", "decimal_parsing"):
         return f"must be a number{example(key)}"
@@ -130,9 +130,9 @@ def plain_message(item: Mapping[str, Any], place: str) -> str:
     if kind in BOUNDS:
         bound, words = BOUNDS[kind]
         # Of a decimal within a union pydantic tells the bound as text.
-        end = told[bound] if isinstance(told[bound], str) else f"{told[bound]:.15g}"
+        end = context[bound] if isinstance(context[bound], str) else f"{context[bound]:.15g}"
         return f"must be {words} {end}{example(key)}"
-    return str(told["error"]) if kind == "value_error" else OTHERS.get(kind, str(item["msg"]))
+    return str(context["error"]) if kind == "value_error" else OTHERS.get(kind, str(item["msg"]))
 
 
 # A model, and the tag by which a union knows it.
