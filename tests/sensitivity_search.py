@@ -507,9 +507,9 @@ class Attack:
         found, other = [], self.public.with_outcomes(-self.base["u"])
         for call in self.calls:
             if call.saves and not call.charges:
-                before = dict(self.public._left)
+                before = dict(self.public._of_run)
                 call.again(other, Observer(self.case, self.budget.frozen))
-                if all(name in before and np.array_equal(before[name], array) for name, array in other._left.items()):
+                if all(name in before and np.array_equal(before[name], array) for name, array in other._of_run.items()):
                     found.append(call)
         return found
 
