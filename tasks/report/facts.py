@@ -424,12 +424,12 @@ def _data(release: Mapping[str, Any], contract: Contract | None) -> dict[str, st
 
 def takes_parallel_trends(not_covered: Iterable[Limit]) -> bool:
     """Return whether answers are changes over time, which need parallel trends."""
-    return any(one.code is Code.parallel_trends for one in not_covered)
+    return any(limit.code is Code.parallel_trends for limit in not_covered)
 
 
 def _design(release: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, str]:
     spec = release["specification"]
-    changes = takes_parallel_trends(Limit.model_validate(one) for one in release.get("not_covered") or ())
+    changes = takes_parallel_trends(Limit.model_validate(limit) for limit in release.get("not_covered") or ())
     names = ", ".join(spec.get("covariates") or {}) or "nothing that was declared"
     clip, allowed = arms["clip"], any(row["bias"] for row in release["answers"])
     overlap = (
