@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from causalveil.flows.engine import settings
 
@@ -55,6 +56,7 @@ from causalveil.tasks.machine.object_storage import folder_at  # noqa: E402
 from causalveil.tasks.report.table import labelled  # noqa: E402
 
 _LOG = logging.getLogger("causalveil.flow")
+R = TypeVar("R", RunResult, PooledResult)
 
 
 @flow(name="extract", log_prints=False, persist_result=False, validate_parameters=False)
@@ -182,7 +184,7 @@ def _loaded(path: Path) -> Loaded:
         raise
 
 
-def _judged(outcome: RunResult) -> RunResult | State[RunResult]:
+def _judged(outcome: R) -> R | State[R]:
     """Return the outcome, in a state of its own if a declared gate failed.
 
     The message of the state names the gate: gates are released.
@@ -278,5 +280,4 @@ def pool(sites: str, out: str | None = None) -> PooledResult | State[PooledResul
         for site, part in zip(outcome.release.sites, outcome.release.answers[0].sites, strict=True)
     ]
     engine.publish("pooled-sites", rows, f"Sites of round {outcome.release.round}")
-    problem = failed_gates(labelled(outcome.release))
-    return outcome if problem is None else ended_as("GateFailed", problem, outcome)
+    return _judged(outcome)

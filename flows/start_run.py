@@ -82,7 +82,9 @@ def run_study(
     # Prefect takes seconds to import and more to start: checks without it and without rows come before.
     refuse_ahead(loaded, out, run_id, simulate)
     with already(loaded):
-        return _with_prefect(path, out, run_id, simulate, watch)
+        from causalveil.flows.deployed import run_with_prefect
+
+        return run_with_prefect(path, out, run_id, simulate, watch)
 
 
 def _refuse_mistaken(engine: Any, simulate: Any) -> None:
@@ -95,12 +97,6 @@ def _refuse_mistaken(engine: Any, simulate: Any) -> None:
         raise StudyError(f"there is no engine '{engine}'; there are {' and '.join(ENGINES)}")
     if simulate is not None and not isinstance(simulate, Integral):
         raise StudyError(f"simulate is a seed, a whole number, not {type(simulate).__name__}")
-
-
-def _with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: int | None, watch: Watcher) -> RunResult:
-    from causalveil.flows.deployed import run_with_prefect
-
-    return run_with_prefect(path, out, run_id, simulate, watch)
 
 
 PARTITION = "part-00000.parquet"

@@ -107,12 +107,11 @@ async def _flow_record(client: PrefectClient, run: Any) -> FlowRecord:
 
 
 def _states(states: list[Any]) -> tuple[StateRecord, ...]:
-    ordered = sorted(states, key=lambda state: state.timestamp)
     return tuple(
         StateRecord(
             type=str(state.type.value), name=state.name or "", at=state.timestamp, message=state.message or None
         )
-        for state in ordered
+        for state in sorted(states, key=lambda state: state.timestamp)
     )
 
 
@@ -170,7 +169,8 @@ def _ledger_lines(run: LedgerTrail) -> Iterator[str]:
     yield f"| dataset, level, units | {run.dataset}, {run.level}, {run.units:,} |"
     yield f"| blocks | {', '.join(run.blocks)} |"
     yield f"| data layout, contract | SHA-256 {run.layout_digest}, {run.policy_digest} |"
-    code = "not recorded, since the run has no release" if run.software is None else _versions(run.software)
+    software = [f"{name} {version}" for name, version in (run.software or {}).items()]
+    code = "not recorded, since the run has no release" if run.software is None else ", ".join(software)
     yield f"| code | {code} |"
     yield f"| reserved | {cost_text(run.cost)}; {_at(run.reserved)} |"
     yield f"| by | {_by(run.reserved)} |"
@@ -212,10 +212,6 @@ def _flow_lines(run: FlowRecord) -> Iterator[str]:
     yield ""
     for state in run.refusals:
         yield f"Refused by the budget at {state.at.isoformat()}: {' '.join((state.message or '').split())}"
-
-
-def _versions(software: dict[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in software.items())
 
 
 def _at(stamp: Stamp) -> str:

@@ -134,29 +134,14 @@ def _stopped_line(study: Path, run_id: str | None) -> str:
     return f"stopped; run {run_id} is {run.state}"
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-app.add_typer(ledger_app, name="ledger")
-app.add_typer(owner_app, name="owner")
-app.add_typer(bundle_app, name="bundle")
-app.add_typer(round_app, name="round")
-app.add_typer(server_app, name="server")
-app.command()(init)
-app.command()(check)
-app.command()(ranges)
-app.command()(extract)
-app.command()(admit)
-app.command()(audit)
-app.command()(pool)
-app.command()(sensitivity)
-app.command()(report)
-app.command()(series)
-app.command()(desk)
-ledger_app.command()(forecast)
-ledger_app.command()(chart)
-ledger_app.command()(export)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+_GROUPS = {"ledger": ledger_app, "owner": owner_app, "bundle": bundle_app, "round": round_app, "server": server_app}
+for _name, _group in _GROUPS.items():
+    app.add_typer(_group, name=_name)
+for _function in (init, check, ranges, extract, admit, audit, pool, sensitivity, report, series, desk):
+    app.command()(_function)
+for _on_ledger in (forecast, chart, export):
+    ledger_app.command()(_on_ledger)
 
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="the study.yaml", show_default=False)]

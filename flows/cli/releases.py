@@ -21,7 +21,6 @@ from causalveil.flows.engine import settings
 from causalveil.tasks.report import panel
 
 if TYPE_CHECKING:
-    from causalveil.flows.run.pooling import PooledResult, SeriesResult
     from causalveil.schemas.release import Release
     from causalveil.schemas.sites.pooled import PooledRelease, Series
     from causalveil.schemas.sites.round import Bundle
@@ -99,7 +98,11 @@ def series(
             {"path": str(result.path), "page": str(result.page), "series": result.series.model_dump(mode="json")}
         )
         return
-    print_series(result)
+    series_, lines = result.series, [result.series.statement]
+    if series_.left_out:
+        lines.append(f"Left out, as their blocks were released before: {', '.join(series_.left_out)}")
+    lines += [f"Series: {result.path}", f"Page:   {result.page}"]
+    _print(series_, f"series of {series_.dataset}", lines)
 
 
 SiteName = Annotated[str, typer.Option("--site", help="this site, as the coordinator calls it", show_default=False)]
@@ -151,14 +154,8 @@ def show_(
     content, digest = read_bundle(bundle)
     release = release_of(content, str(bundle))
     if json_:
-        show.document(
-            {
-                **content.model_dump(mode="json"),
-                "digest": digest,
-                "fingerprint": fingerprint(content.key),
-                "intact": True,
-            }
-        )
+        facts = {"digest": digest, "fingerprint": fingerprint(content.key), "intact": True}
+        show.document(content.model_dump(mode="json") | facts)
     else:
         print_bundle(content, release, bundle)
 
@@ -219,7 +216,8 @@ def pool(
     if json_:
         show.document({"path": str(outcome.path), "release": outcome.release.model_dump(mode="json")})
     else:
-        print_pooled(outcome)
+        lines = [f"Release: {outcome.path}", f"Report:  causalveil report {outcome.path}"]
+        _print(outcome.release, f"round {outcome.release.round}", lines)
     show.check_gates(outcome.release)
 
 
@@ -267,12 +265,6 @@ def print_bundle(content: Bundle, release: Release, path: Path) -> None:
     )
 
 
-def print_pooled(outcome: PooledResult) -> None:
-    """Print a pooled release for a person."""
-    lines = [f"Release: {outcome.path}", f"Report:  causalveil report {outcome.path}"]
-    _print(outcome.release, f"round {outcome.release.round}", lines)
-
-
 def _print(pooled: PooledRelease | Series, title: str, lines: Sequence[str]) -> None:
     """Print the panel of several releases, the unprotected facts, and further lines."""
     show.panel(panel.panel_of(pooled), title)
@@ -280,12 +272,3 @@ def _print(pooled: PooledRelease | Series, title: str, lines: Sequence[str]) -> 
         Console().print(f"[yellow]Not protected: {escape(sentence)}[/yellow]", highlight=False)
     for line in lines:
         show.line(line)
-
-
-def print_series(result: SeriesResult) -> None:
-    """Print a series for a person."""
-    pooled, lines = result.series, [result.series.statement]
-    if pooled.left_out:
-        lines.append(f"Left out, as their blocks were released before: {', '.join(pooled.left_out)}")
-    lines += [f"Series: {result.path}", f"Page:   {result.page}"]
-    _print(pooled, f"series of {pooled.dataset}", lines)

@@ -254,14 +254,17 @@ def fill(path: Path, stage: Engine) -> Extracted:
         state = stage(Task("probe", lambda: warehouse_blocks.probe_stage(source, place, url, blocks, before)))
         changes = state.changes
         takes = [_take(source, place, url, folder, block, state) for block in blocks]
-        taken = tuple(_taken(stage, take, folder) for take in in_steps(takes, len(takes)))
-        titles = tuple(take.title for take in takes)
+        taken: list[TakenBlock] = []
+        for take in in_steps(takes, len(takes)):
+            taken.append(stage(take))
+            # An extract that dies goes on from the blocks in the store that the folder is a copy of.
+            publish(folder)
         whole = tuple(result.block for result in taken)
         manifest = stage(
             Task(
                 "manifest",
                 lambda: warehouse_blocks.manifest_stage(source, folder, blocks, whole, changes.files),
-                reads=titles,
+                reads=tuple(take.title for take in takes),
             )
         )
         publish(folder)
@@ -272,13 +275,6 @@ def fill(path: Path, stage: Engine) -> Extracted:
     # A block whose folder was deleted was taken anew.
     outdated = tuple(block.block for block in manifest.blocks if block.block in state.recounted and block in earlier)
     return Extracted(manifest, again, outdated, written)
-
-
-def _taken(stage: Engine, take: Task[TakenBlock], folder: Path) -> TakenBlock:
-    """Take a block, and publish it to the folder's store, where an extract that dies goes on."""
-    block = stage(take)
-    publish(folder)
-    return block
 
 
 def _take(

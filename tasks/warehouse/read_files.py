@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
@@ -109,52 +109,34 @@ def file_batches(
         local = [path for path in paths if isinstance(path, Path)]
         rows = _csv_batches(source, files, local, read[0], _block(source, read[0], interval))
     elif files.row_number is None:
-        rows = _parquet_batches(_file_columns(paths, read, stored, constants), source, files, interval)
+        rows = _parquet_batches(zip(paths, read, stored, constants, strict=True), source, files, interval)
     else:
         # Rows are numbered before any is left out.
         field = read[0].field(files.row_number)
         unnumbered = [pa.schema([column for column in columns if column.name != field.name]) for columns in read]
-        every = _parquet_batches(_file_columns(paths, unnumbered, stored, constants), source, files, None)
+        every = _parquet_batches(zip(paths, unnumbered, stored, constants, strict=True), source, files, None)
         rows = _all_numbered(every, field, _block(source, read[0], interval))
     yield led(read[0], rows)
 
 
-class _FileColumns(NamedTuple):
-    """The columns to read of a file, those that it has, and values by the names of its folders."""
-
-    schema: pa.Schema
-    stored: pa.Schema
-    constants: dict[str, str]
-
-
-def _file_columns(
-    paths: Sequence[Path | StoredFile],
-    read: list[pa.Schema],
-    stored: list[pa.Schema],
-    constants: list[dict[str, str]],
-) -> dict[Path | StoredFile, _FileColumns]:
-    """Return the columns to read of each file."""
-    return {
-        path: _FileColumns(
-            schema, pa.schema([field for field in schema if has.get_field_index(field.name) >= 0]), values
-        )
-        for path, schema, has, values in zip(paths, read, stored, constants, strict=True)
-    }
-
-
 def _parquet_batches(
-    read: Mapping[Path | StoredFile, _FileColumns], source: Source, files: Files, interval: KeyInterval | None
+    read: Iterable[tuple[Path | StoredFile, pa.Schema, pa.Schema, dict[str, str]]],
+    source: Source,
+    files: Files,
+    interval: KeyInterval | None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files in turn, in their stored types; interval None: of all blocks.
 
-    A column in the names of folders alone, as Spark and Hive leave it, has a single value in each file.
+    ``read``: of each file the columns to read, those that it has, and values by the names of its folders. A column in
+    the names of folders alone, as Spark and Hive leave it, has a single value in each file.
 
     Raises:
         DataError: a file contradicts its folder.
     """
     import pyarrow.dataset as ds
 
-    for path, (schema, stored, constants) in read.items():
+    for path, schema, present, constants in read:
+        stored = pa.schema([field for field in schema if present.get_field_index(field.name) >= 0])
         with _reading(source, files, path):
             data = (
                 ds.dataset(_table(files, path).select(stored.names))
