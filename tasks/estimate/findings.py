@@ -455,7 +455,7 @@ def _details(study: RegressionStudy, question: FiveReleases) -> Mapping[str, flo
         **({"unlike": ", ".join(columns)} if columns else {}),
         "treated_share": arms.share,
         "spread": half * arms.spread,
-        "features": question.refit_asked.count,
+        "features": question.second.features.count,
         "effective_share": effective(question)[0],
         "confounding_adjusted_for": question.law.adjusted_share,
         "curves": ", ".join(curve_names(question.public, question.second.features)) or "none",

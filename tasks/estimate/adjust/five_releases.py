@@ -8,7 +8,7 @@ are read off them at no cost: standardised mean differences and effective sample
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -113,17 +113,29 @@ class FiveReleases:
         return self.kept.features
 
     @cached_property
+    def adjustment(self) -> tuple[Learnt, Kept]:
+        """Estimates that releases 1 to 4 determine, with the curves that are kept or by lines alone.
+
+        Those whose error varies least. Where the arms hardly overlap a curve may be nearly a line within an arm: noise
+        in its moments then harms more than its bias.
+        """
+        if self.refit is None:
+            return self.first, self.kept
+        given, lines = [(self.lines_asked, _given(self.lines))], self.kept.lines
+        found = [(self._learnt("second", [*given, (self.refit_asked, self.refit)], self.refit_asked), self.kept)]
+        if lines is not None:
+            again = replace(self.refit_asked, curves=()), self.refit.leading(self.lines_asked.count)
+            found.append((self._learnt("lines", [*given, again], self.lines_asked), lines))
+        return min(found, key=lambda choice: float((choice[0].error + choice[1].left).std()))
+
+    @cached_property
     def second(self) -> Learnt:
         """Estimates that releases 1 to 4 determine.
 
         Where these leave as much confounding possible as was expected, the arms are compared as they are.
         """
-        if self.refit is None:
-            learnt = self.first
-        else:
-            both = [(self.lines_asked, _given(self.lines)), (self.refit_asked, self.refit)]
-            learnt = self._learnt("second", both, self.refit_asked)
-        return learnt if adjusts(self.public, learnt, self.kept) else self.unadjusted(learnt)
+        learnt, kept = self.adjustment
+        return learnt if adjusts(self.public, learnt, kept) else self.unadjusted(learnt)
 
     def unadjusted(self, learnt: Learnt) -> Learnt:
         """Return the comparison of the arms as they are."""
@@ -137,9 +149,9 @@ class FiveReleases:
     @cached_property
     def law(self) -> ErrorLaw:
         """The estimate and the law of its error, as all releases determine them."""
-        random, scores = self._random("interval"), _given(self.scores)
+        random, scores, kept = self._random("interval"), _given(self.scores), self.adjustment[1]
         return law_of(
-            self.public, self.found_scales, self.second, self.kept, self.scores_asked, scores, random, self.clustered
+            self.public, self.found_scales, self.second, kept, self.scores_asked, scores, random, self.clustered
         )
 
     def _learnt(self, label: str, releases: list[tuple[FeatureMap, ReleasedMoments]], features: FeatureMap) -> Learnt:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
@@ -182,6 +182,18 @@ class ReleasedMoments:
     arm_cross_sd: float
     arm_gram: FloatArray
     arm_gram_sd: float
+
+    def leading(self, features: int) -> ReleasedMoments:
+        """Return the moments of the constant and of the first features alone."""
+        k = features + 1
+        return replace(
+            self,
+            cross=self.cross[:k],
+            apart=self.apart[:k],
+            gram=self.gram[:k, :k],
+            arm_cross=self.arm_cross[:k],
+            arm_gram=self.arm_gram[:k, :k],
+        )
 
 
 @dataclass(frozen=True)

@@ -187,13 +187,14 @@ class Kept:
 
     ``left``: the draws, shape (K,). ``sizes``: deviations of a kept curve's parts in outcome and treatment.
     ``unseen``: by how much curves that noise hides may move the estimate; None in a trial and of a
-    model that the study states.
+    model that the study states. ``lines``: the same if no curve were kept; None where none is.
     """
 
     features: FeatureMap
     left: FloatArray
     sizes: tuple[float, float] = (0.0, 0.0)
     unseen: float | None = None
+    lines: Kept | None = None
 
 
 @dataclass(frozen=True)
@@ -457,7 +458,8 @@ def kept_of(screenings: Sequence[Screening]) -> list[Kept]:
         screenings: of questions that share their features; what harms one of them is kept for all.
     """
     first = screenings[0]
-    features, candidates = first.learnt.features, first.candidates
+    candidates = first.candidates
+    lines = [Kept(first.learnt.features, one.left(), unseen=one.unseen()) for one in screenings]
     chosen: list[Curve] = []
     while not first.blind and len(chosen) < MOST_KEPT:
         harms = np.array([one.harm() for one in screenings])
@@ -474,6 +476,10 @@ def kept_of(screenings: Sequence[Screening]) -> list[Kept]:
             chosen += [candidates.bend(place, values) for values in functions]
         else:
             chosen.append(first.screen.curves[int(candidates.along[1].own[place, 0])])
-    if chosen:
-        features = beside(features, tuple(chosen))
-    return [Kept(features, one.left(), one.sizes(), one.unseen()) for one in screenings]
+    if not chosen:
+        return lines
+    features = beside(first.learnt.features, tuple(chosen))
+    return [
+        Kept(features, one.left(), one.sizes(), one.unseen(), alone)
+        for one, alone in zip(screenings, lines, strict=True)
+    ]

@@ -454,7 +454,7 @@ def _first_row(
     statement = answer.confounding or confounding(study.bounded, *beyond)
     details |= {
         "confounding_adjusted_for": law.adjusted_share,
-        "features": fit.refit_asked.count,
+        "features": fit.second.features.count,
         "curves": ", ".join(curve_names(fit.public, fit.second.features)) or "none",
     }
     covers = limit(Code.noise_of_models), limit(Code.censoring_curves), *covers_unseen(fit.public)
