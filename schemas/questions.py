@@ -251,6 +251,7 @@ class Expected(Frozen):
     correlation: Annotated[Finite, Field(ge=0, le=0.95)] | None = None
     spread: Annotated[Finite, Field(ge=0.001, le=1)] | None = None
     distance: Annotated[Finite, Field(ge=0, le=5)] | None = None
+    icc: Annotated[Finite, Field(ge=0, le=1)] | None = None
     risk: Annotated[Finite, Field(gt=0, lt=1)] = 0.5
     lost: Annotated[Finite, Field(ge=0, lt=1)] = 0.3
 

@@ -242,6 +242,7 @@ def _prepared(survey: Survey, wishes: Wishes, folder: Path) -> _Prepared:
     beyond = {column.name for column in parts.covariates} - {column.name for column in first.covariates}
     doubtful = replace(doubtful, asked={name: why for name, why in doubtful.asked.items() if name not in beyond})
     parts = first
+    clusters = None if doubtful.clusters is None else survey.columns[doubtful.clusters.column]
     drafted = draft(
         survey.columns,
         parts,
@@ -251,7 +252,7 @@ def _prepared(survey: Survey, wishes: Wishes, folder: Path) -> _Prepared:
         {" ".join(name.split()) or "(no name)": why for name, why in survey.sample.left_out.items()},
         doubtful,
         _step(survey, parts, wishes),
-        {} if sensitive or repeats is not None else expectation(survey.frame, parts, wishes),
+        {} if sensitive or repeats is not None else expectation(survey.frame, parts, wishes, clusters),
     )
     if parts.named and not drafted.questions:
         # Conditions and subgroups that the drafted contract cannot meet are refused before a file is written.

@@ -258,6 +258,8 @@ class EffectStudyFile(StudyFile):
         for key in EXPECTED_OF_NUMBERS if self.of_times else EXPECTED_OF_TIMES:
             if key in self.expect.model_fields_set:
                 raise RuleBroken(f"'expect.{key}' is for outcomes that are {kind}; remove it", f"expect.{key}")
+        if self.expect.icc is not None and self.clusters is None:
+            raise RuleBroken("'expect.icc' is a correlation within 'clusters', of which there are none", "expect.icc")
         measures = tuple(map(str, Measure if self.of_times else EffectMeasure))
         if not set(self.measure or ()) <= set(measures):
             raise RuleBroken(f"'measure' must be one of {', '.join(map(repr, measures))} of such an outcome", "measure")

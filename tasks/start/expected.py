@@ -48,12 +48,14 @@ def _columns(column: Profile) -> int:
     return max(levels - 1, 1) + bool(column.nulls)
 
 
-def expectation(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> Mapping[str, float]:
+def expectation(
+    frame: pl.DataFrame, parts: Cast, wishes: Wishes, clusters: Profile | None = None
+) -> Mapping[str, float]:
     """Return facts of public or synthetic rows for a plan; none of times or eligible units.
 
     The treated share of two arms; the outcome's mean, and its deviation within arms unless it has two values; the
     share of its variance that covariates explain by least squares, adjusted for their number; their spread, their
-    correlation, and the distance of the arms in them.
+    correlation, the distance of the arms in them, and what they leave of the outcome's correlation within clusters.
     """
     if parts.event is not None or parts.where:
         return {}
@@ -68,7 +70,7 @@ def expectation(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> Mapping[str
     facts["mean"] = float(y[in_study].mean())
     if parts.outcome_codes is None:
         facts["deviation"] = float(np.sqrt(np.mean([y[rows].var() for rows in in_arm])))
-    facts |= _of_covariates(frame, parts.covariates, in_arm, y)
+    facts |= _of_covariates(frame, parts.covariates, in_arm, y, clusters)
     if wishes.trial:
         facts.pop("distance", None)
     return {name: float(f"{value:.3g}") for name, value in facts.items()}
@@ -87,7 +89,11 @@ def _outcome(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> FloatArray:
 
 
 def _of_covariates(
-    frame: pl.DataFrame, covariates: Sequence[Profile], in_arm: Sequence[np.ndarray], y: FloatArray
+    frame: pl.DataFrame,
+    covariates: Sequence[Profile],
+    in_arm: Sequence[np.ndarray],
+    y: FloatArray,
+    clusters: Profile | None,
 ) -> dict[str, float]:
     """Return facts of covariates, as :func:`facts_of`, and their spread; empty of few rows."""
     rows_in = np.flatnonzero(np.any(in_arm, axis=0))
@@ -99,9 +105,8 @@ def _of_covariates(
     arms, rows = np.column_stack([arm[rows_in] for arm in in_arm]).astype(np.float64), frame[rows_in.tolist()]
     if arms.sum(axis=0).min() < 1:
         return {}
-    facts = facts_of(
-        np.column_stack([_columns_of(as_read(rows, covariate)) for covariate in covariates]), arms, y[rows_in]
-    )
+    columns = np.column_stack([_columns_of(as_read(rows, covariate)) for covariate in covariates])
+    facts = facts_of(columns, arms, y[rows_in], None if clusters is None else as_read(rows, clusters))
     widths = [(covariate.upper - covariate.lower) / 2 for covariate in covariates if _is_number(covariate)]
     deviations = [_deviation(as_read(rows, covariate)) for covariate in covariates if _is_number(covariate)]
     spreads = [
@@ -110,10 +115,11 @@ def _of_covariates(
     return facts | ({"spread": min(max(float(np.median(spreads)), 0.001), 1.0)} if facts and spreads else {})
 
 
-def facts_of(x: FloatArray, arms: FloatArray, y: FloatArray) -> dict[str, float]:
+def facts_of(x: FloatArray, arms: FloatArray, y: FloatArray, clusters: pl.Series | None = None) -> dict[str, float]:
     """Return R^2 of y on x within arms, the correlation of x, and the distance of two arms in x.
 
-    ``arms``: indicators of the arms, shape (n, arms). Empty where there are too few rows.
+    With clusters also the intraclass correlation of residuals. ``arms``: indicators of the arms, shape (n, arms). Empty
+    where there are too few rows.
     """
     within = x - arms @ (arms.T @ x / arms.sum(axis=0)[:, None])
     size = within.std(axis=0)
@@ -125,6 +131,8 @@ def facts_of(x: FloatArray, arms: FloatArray, y: FloatArray) -> dict[str, float]
     residual = own - within @ np.linalg.lstsq(within, own, rcond=None)[0]
     total = float(own @ own) / (len(x) - arms.shape[1])
     facts = {"explained": min(max(1 - float(residual @ residual) / left / total, 0.0), 0.99)} if total > 0 else {}
+    if clusters is not None and (icc := intraclass_correlation(residual, clusters)) is not None:
+        facts["icc"] = icc
     alike = (within / size).T @ (within / size) / len(x)
     off = alike[~np.eye(len(alike), dtype=bool)]
     if len(off):
@@ -136,6 +144,30 @@ def facts_of(x: FloatArray, arms: FloatArray, y: FloatArray) -> dict[str, float]
         chance = x.shape[1] * (1 / arms[:, 0].sum() + 1 / arms[:, 1].sum())
         facts["distance"] = min(math.sqrt(max(float(apart @ np.linalg.pinv(alike) @ apart) - chance, 0.0)), 5.0)
     return facts
+
+
+def intraclass_correlation(values: FloatArray, clusters: pl.Series) -> float | None:
+    """Return the intraclass correlation by analysis of variance, at least 0; None of fewer than two of either.
+
+    It is (MSB - MSW)/(MSB + (m - 1) MSW) with the mean squares between and within clusters, and m their mean size less
+    its variance over the total (Donner and Koval 1980, Biometrics 36:19). Values without a cluster are left out.
+
+    >>> intraclass_correlation(np.array([1.0, 1.0, 5.0, 5.0]), pl.Series([1, 1, 2, 2]))
+    1.0
+    """
+    rows = pl.DataFrame({"values": values, "clusters": clusters}).drop_nulls()
+    groups = rows.group_by("clusters").agg(
+        pl.len().alias("size"), pl.col("values").mean(), pl.col("values").var(0).alias("square")
+    )
+    k, n = len(groups), len(rows)
+    if k < 2 or n - k < 2:
+        return None
+    size, means = groups["size"].to_numpy(), groups["values"].to_numpy()
+    between = float(size @ (means - size @ means / n) ** 2) / (k - 1)
+    within = float(size @ groups["square"].to_numpy()) / (n - k)
+    usual = (n - float(size @ size) / n) / (k - 1)
+    total = between + (usual - 1) * within
+    return min(max((between - within) / total, 0.0), 1.0) if total > 0 else None
 
 
 def _is_number(column: Profile) -> bool:

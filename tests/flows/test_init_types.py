@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
@@ -276,6 +277,25 @@ def test_clusters_are_drafted_as_far_as_they_can_be_counted(more: dict[str, Any]
     assert said in study.replace("\n# ", " ")
     assert ("\nclusters:" in study) is ("at most" not in said)
     assert check(tmp_path / "a/out/study.yaml") == []
+
+
+def test_a_plan_is_told_the_correlation_within_clusters(tmp_path: Path) -> None:
+    """60 schools of 15, seed 5: intraclass correlation .3, found within three of its deviations, .06."""
+    random, school = np.random.default_rng(5), np.repeat(np.arange(60), 15)
+    score = 50 + 9 * np.sqrt(0.3) * random.normal(size=60)[school] + 9 * np.sqrt(0.7) * random.normal(size=900)
+    more = {"pupil": [f"p{pupil}" for pupil in range(900)], "school": school, "treated": school % 2, "score": score}
+    frame = {name: np.resize(np.asarray(values), 900) for name, values in TABLE.items()}
+    for clustered in (True, False):
+        out = tmp_path / str(clustered)
+        study = begun(out, frame | more, each_alone=not clustered).draft.study
+        expect = yaml.safe_load(study)["expect"]
+        assert ("icc" in expect) == clustered
+        assert not clustered or expect["icc"] == pytest.approx(0.3, abs=0.18)
+        assert check(out / "out/study.yaml") == []
+    alone = study.replace("expect: {", "expect: {icc: 0.3, ")
+    (out / "out/study.yaml").write_text(alone)
+    (problem,) = check(out / "out/study.yaml")
+    assert "'expect.icc' is a correlation within 'clusters', of which there are none" in str(problem)
 
 
 @pytest.mark.parametrize(
