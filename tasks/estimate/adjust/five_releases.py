@@ -116,7 +116,7 @@ class FiveReleases:
     def adjustment(self) -> tuple[Learnt, Kept]:
         """Estimates that releases 1 to 4 determine, with the curves that are kept or by lines alone.
 
-        Those whose error varies least. Where the arms hardly overlap a curve may be nearly a line within an arm: noise
+        Those whose error varies least. Where the arms overlap little a curve may be nearly a line within an arm: noise
         in its moments then harms more than its bias.
         """
         if self.refit is None:
