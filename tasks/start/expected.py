@@ -149,8 +149,9 @@ def facts_of(x: FloatArray, arms: FloatArray, y: FloatArray, clusters: pl.Series
 def intraclass_correlation(values: FloatArray, clusters: pl.Series) -> float | None:
     """Return the intraclass correlation by analysis of variance, at least 0.
 
-    None of fewer than two clusters, or two values more than clusters. It is (MSB - MSW)/(MSB + (m - 1) MSW) with the mean squares between and within clusters, and m their mean size less
-    its variance over the total (Donner and Koval 1980, Biometrics 36:19). Values without a cluster are left out.
+    None of fewer than two clusters, or two values more than clusters. It is (MSB - MSW)/(MSB + (m - 1) MSW) with the
+    mean squares between and within clusters, and m their mean size less its variance over the total (Donner and Koval
+    1980, Biometrics 36:19). Values without a cluster are left out.
 
     >>> intraclass_correlation(np.array([1.0, 1.0, 5.0, 5.0]), pl.Series([1, 1, 2, 2]))
     1.0
