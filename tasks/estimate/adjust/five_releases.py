@@ -8,6 +8,7 @@ are read off them at no cost: standardised mean differences and effective sample
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -113,20 +114,24 @@ class FiveReleases:
         return self.kept.features
 
     @cached_property
-    def adjustment(self) -> tuple[Learnt, Kept]:
-        """Estimates that releases 1 to 4 determine, with the curves that are kept or by lines alone.
+    def adjustments(self) -> list[tuple[Learnt, Kept]]:
+        """Estimates by releases 1 to 4: with the curves that are kept, and by lines alone.
 
-        Those whose error varies least. Where the arms overlap little a curve may be nearly a line within an arm: noise
-        in its moments then harms more than its bias.
+        One of them where no curve is kept.
         """
         if self.refit is None:
-            return self.first, self.kept
+            return [(self.first, self.kept)]
         given, lines = [(self.lines_asked, _given(self.lines))], self.kept.lines
-        found = [(self._learnt("second", [*given, (self.refit_asked, self.refit)], self.refit_asked), self.kept)]
-        if lines is not None:
-            again = replace(self.refit_asked, curves=()), self.refit.leading(self.lines_asked.count)
-            found.append((self._learnt("lines", [*given, again], self.lines_asked), lines))
-        return min(found, key=lambda choice: float((choice[0].error + choice[1].left).std()))
+        curved = self._learnt("second", [*given, (self.refit_asked, self.refit)], self.refit_asked), self.kept
+        if lines is None:
+            return [curved]
+        again = replace(self.refit_asked, curves=()), self.refit.leading(self.lines_asked.count)
+        return [curved, (self._learnt("lines", [*given, again], self.lines_asked), lines)]
+
+    @cached_property
+    def adjustment(self) -> tuple[Learnt, Kept]:
+        """The adjustment whose error varies least."""
+        return self.adjustments[least_error([self])]
 
     @cached_property
     def second(self) -> Learnt:
@@ -166,6 +171,22 @@ class FiveReleases:
     def _random(self, label: str) -> RandomDraws:
         parts = (self.scales, self.lines, self.screen, self.refit, self.scores)
         return generator(label, *(one for one in parts if one is not None))
+
+
+def least_error(questions: Sequence[FiveReleases]) -> int:
+    """Return the place of the adjustment with the least variance of the error, over the sides of a comparison.
+
+    Where the arms overlap little a curve may be nearly a line within an arm: noise in its moments then harms more than
+    its bias.
+    """
+    variances = [
+        [
+            float((learnt.error + kept.left).var()) * side.found_scales.arms.spread**2
+            for learnt, kept in side.adjustments
+        ]
+        for side in questions
+    ]
+    return int(np.sum(variances, axis=0).argmin())
 
 
 def _given(released: Released | None) -> Released:

@@ -21,7 +21,7 @@ from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.data.enclave import Enclave
 from causalveil.tasks.data.split import Pieces
 from causalveil.tasks.estimate.adjust.features import FeatureMap
-from causalveil.tasks.estimate.adjust.five_releases import FiveReleases
+from causalveil.tasks.estimate.adjust.five_releases import FiveReleases, least_error
 from causalveil.tasks.estimate.adjust.interval import centres_of, contributions
 from causalveil.tasks.estimate.adjust.recipe import (
     CLUSTERS,
@@ -571,7 +571,10 @@ def with_refit(asked: Asked, refit: Answered[ReleasedMoments] | None) -> Asked:
 
     def decide(group: Questions) -> None:
         for row in group:
-            # Sides are compared with each other: all are adjusted, or none.
+            # Sides are compared with each other: all have the same features, and all are adjusted, or none.
+            place = least_error(row)
+            for one in row:
+                one.adjustment = one.adjustments[place]
             if not all(one.second.adjusts for one in row):
                 for one in row:
                     one.second = one.second if not one.second.adjusts else one.unadjusted(one.second)
