@@ -18,7 +18,7 @@ from scipy.special import ndtri
 
 from causalveil.schemas.confounding import CovariateBalance
 from causalveil.tasks.estimate.adjust.features import FeatureMap, Scores, Screen
-from causalveil.tasks.estimate.adjust.interval import ErrorLaw, adjusts, law_of
+from causalveil.tasks.estimate.adjust.interval import CLEAR, ErrorLaw, adjusts, law_of
 from causalveil.tasks.estimate.adjust.posterior import CurvePrior, Learnt, Posterior, as_they_are, learn, scores_of
 from causalveil.tasks.estimate.adjust.released import (
     ColumnKind,
@@ -128,9 +128,18 @@ class FiveReleases:
         again = replace(self.refit_asked, curves=()), self.refit.leading(self.lines_asked.count)
         return [curved, (self._learnt("lines", [*given, again], self.lines_asked), lines)]
 
+    def square_of_error(self, adjustment: tuple[Learnt, Kept]) -> float:
+        """Return the mean square of an adjustment's error.
+
+        The error's mean is taken off, but for that of curves that are left out.
+        """
+        learnt, kept = adjustment
+        error = learnt.error - learnt.error.mean() + kept.left
+        return float(np.mean(error**2)) * self.found_scales.arms.spread**2
+
     @cached_property
     def adjustment(self) -> tuple[Learnt, Kept]:
-        """The adjustment whose error varies least."""
+        """The adjustment that is taken."""
         return self.adjustments[least_error([self])]
 
     @cached_property
@@ -174,19 +183,14 @@ class FiveReleases:
 
 
 def least_error(questions: Sequence[FiveReleases]) -> int:
-    """Return the place of the adjustment with the least variance of the error, over the sides of a comparison.
+    """Return the place of the adjustment to take, over the sides of a comparison.
 
-    Where the arms overlap little a curve may be nearly a line within an arm: noise in its moments then harms more than
-    its bias.
+    Lines alone are taken where the mean square of their error is less than half of that with curves, so that a small
+    difference between draws drops no curve. Where the arms overlap little a curve may be nearly a line within an arm:
+    noise in its moments then harms more than its bias.
     """
-    variances = [
-        [
-            float((learnt.error + kept.left).var()) * side.found_scales.arms.spread**2
-            for learnt, kept in side.adjustments
-        ]
-        for side in questions
-    ]
-    return int(np.sum(variances, axis=0).argmin())
+    squares = np.sum([[side.square_of_error(choice) for choice in side.adjustments] for side in questions], axis=0)
+    return int(squares[-1] * CLEAR < squares[0])
 
 
 def _given(released: Released | None) -> Released:
