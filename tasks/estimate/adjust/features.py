@@ -174,16 +174,16 @@ def line_values(lines: tuple[LineFeature, ...], z: FloatArray) -> FloatArray:
 
 def raw_values(curve: Curve, f: FloatArray) -> FloatArray:
     """Return a curve of lines f before lines are taken out of it, shape (rows,)."""
-    one = f[:, curve.first]
-    found: FloatArray
+    values = f[:, curve.first]
+    curved: FloatArray
     match curve.shape:
         case Shape.step:
-            found = np.where(one > curve.at[0], 1.0, 0.0)
+            curved = np.where(values > curve.at[0], 1.0, 0.0)
         case Shape.bend:
-            found = np.interp(one, curve.at, curve.to)
+            curved = np.interp(values, curve.at, curve.to)
         case _:
-            found = one * f[:, curve.second]
-    return found
+            curved = values * f[:, curve.second]
+    return curved
 
 
 def curve_values(curves: tuple[Curve, ...], f: FloatArray) -> FloatArray:
@@ -231,7 +231,7 @@ class Encoding:
                 from_zero = isinstance(block.covariate, NumericCovariate) and block.covariate.lower == 0
                 columns.append(EncodedColumn(name, covariate, kind, kind is ColumnKind.number and from_zero))
                 places.append(block.start + offset)
-        terms = tuple(_of_term(one, study, columns) for one in getattr(study, "terms", ()))
+        terms = tuple(_of_term(term, study, columns) for term in getattr(study, "terms", ()))
         return cls((*columns, *itertools.chain(*terms)), tuple(places), scale(study))
 
     @property
@@ -244,20 +244,20 @@ class Encoding:
 
         Columns of z beyond those rows hold anything finite.
         """
-        found, kinds = np.zeros((len(self.places), BLOCK)), [column.kind for column in self.encoded]
+        memory, kinds = np.zeros((len(self.places), BLOCK)), [column.kind for column in self.encoded]
         for first in range(0, len(x), BLOCK):
             rows = x[first : first + BLOCK]
-            z = found[:, : len(rows)]
-            for place, (kind, one) in enumerate(zip(kinds, self.places, strict=True)):
+            z = memory[:, : len(rows)]
+            for place, (kind, column) in enumerate(zip(kinds, self.places, strict=True)):
                 if kind is ColumnKind.number:
-                    np.divide(rows[:, one], self.span, out=z[place])
+                    np.divide(rows[:, column], self.span, out=z[place])
                 else:
-                    z[place] = rows[:, one] > 0
+                    z[place] = rows[:, column] > 0
             # As ``bounded``, of all columns in place.
             if not np.isfinite(z).all():
                 z[~np.isfinite(z)] = 0
             np.clip(z, -1.0, 1.0, out=z)
-            yield slice(first, first + len(rows)), found
+            yield slice(first, first + len(rows)), memory
 
 
 def _of_term(term: DeclaredTerm, study: EffectStudy, encoded: Sequence[EncodedColumn]) -> Iterator[EncodedColumn]:
@@ -265,20 +265,24 @@ def _of_term(term: DeclaredTerm, study: EffectStudy, encoded: Sequence[EncodedCo
     owner = {name: place for place, name in enumerate(sorted(study.covariates))}
 
     def parts(factor: TermFactor) -> list[tuple[str, TermPart]]:
-        one, number = study.covariates[factor.column], (ColumnKind.number, ColumnKind.flag)
+        covariate, number = study.covariates[factor.column], (ColumnKind.number, ColumnKind.flag)
         places = [place for place, column in enumerate(encoded) if column.covariate == owner[factor.column]]
-        if isinstance(one, CategoricalCovariate):
-            two = len(one.slots) == TWO and not study.indicated(factor.column)
-            levels = places if two else places[1 : len(one.slots)]
+        if isinstance(covariate, CategoricalCovariate):
+            two = len(covariate.slots) == TWO and not study.indicated(factor.column)
+            levels = places if two else places[1 : len(covariate.slots)]
             return [(encoded[place].name, TermPart(place, factor)) for place in levels]
         place = next(place for place in places if encoded[place].kind in number)
-        declared = one if encoded[place].kind is ColumnKind.number else None
+        declared = covariate if encoded[place].kind is ColumnKind.number else None
         return [(encoded[place].name, TermPart(place, factor, declared, basis)) for basis in range(factor.columns)]
 
-    every = list(itertools.product(*map(parts, term.factors)))
-    plain = all(one.function is TermFunction.line for one in term.factors)
-    for number, made in enumerate(every, 1):
-        name = ":".join(one for one, _ in made) if plain else term.text + (f"[{number}]" if len(every) > 1 else "")
+    combinations = list(itertools.product(*map(parts, term.factors)))
+    plain = all(factor.function is TermFunction.line for factor in term.factors)
+    for number, made in enumerate(combinations, 1):
+        name = (
+            ":".join(label for label, _ in made)
+            if plain
+            else term.text + (f"[{number}]" if len(combinations) > 1 else "")
+        )
         yield EncodedColumn(name, OF_NO_COVARIATE, ColumnKind.term, parts=tuple(part for _, part in made))
 
 
@@ -288,32 +292,32 @@ class LineArrays:
     def __init__(self, lines: tuple[LineFeature, ...]) -> None:
         """Arrange what the lines say."""
         self.lines = lines
-        self.straight = np.array([len(one.at) == TWO and one.at[0] < one.at[1] for one in lines], dtype=np.bool_)
-        ends = [(*one.at, *one.to) for one, straight in zip(lines, self.straight, strict=True) if straight]
+        self.straight = np.array([len(line.at) == TWO and line.at[0] < line.at[1] for line in lines], dtype=np.bool_)
+        ends = [(*line.at, *line.to) for line, straight in zip(lines, self.straight, strict=True) if straight]
         self.first, last, self.to, end = np.array(ends).reshape(-1, 4).T[:, :, None]
         self.slopes = (end - self.to) / (last - self.first)
         self.low, self.high = np.minimum(self.to, end), np.maximum(self.to, end)
-        self.columns = np.array([one.column for one in lines], dtype=np.intp)[self.straight]
-        self.by = [None if one.by is None else LineArrays((one.by,)) for one in lines]
+        self.columns = np.array([line.column for line in lines], dtype=np.intp)[self.straight]
+        self.by = [None if line.by is None else LineArrays((line.by,)) for line in lines]
 
     def of(self, z: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Return f of rows whose columns are z, shape (lines, rows); ``out``: memory for it."""
-        found = np.empty((len(self.lines), z.shape[1])) if out is None else out
+        features = np.empty((len(self.lines), z.shape[1])) if out is None else out
         # As np.interp, to the bit, in half of its time.
         straight = z[self.columns]
         straight -= self.first
         straight *= self.slopes
         straight += self.to
-        found[self.straight] = np.clip(straight, self.low, self.high, out=straight)
+        features[self.straight] = np.clip(straight, self.low, self.high, out=straight)
         for place, line in enumerate(self.lines):
             if not self.straight[place]:
-                found[place] = np.interp(z[line.column], line.at, line.to)
+                features[place] = np.interp(z[line.column], line.at, line.to)
             if line.missing is not None:
-                found[place] *= 1 - z[line.missing]
+                features[place] *= 1 - z[line.missing]
             if (by := self.by[place]) is not None:
-                found[place] *= by.of(z)[0]
-                np.clip(found[place], -LINE_CUT, LINE_CUT, out=found[place])
-        return found
+                features[place] *= by.of(z)[0]
+                np.clip(features[place], -LINE_CUT, LINE_CUT, out=features[place])
+        return features
 
 
 # Lines are cut at so many deviations before they are taken out of curves. Slopes of a curve that add up to less than
@@ -334,23 +338,23 @@ class CurveArrays:
 
     def __init__(self, curves: tuple[Curve, ...]) -> None:
         """Arrange what the curves say by row of their values."""
-        shapes = [{Shape.step: 1, Shape.bend: 2}.get(one.shape, 0) for one in curves]
+        shapes = [{Shape.step: 1, Shape.bend: 2}.get(curve.shape, 0) for curve in curves]
         self.order: IntArray = np.argsort(shapes, kind="stable")
         self.curves = tuple(curves[place] for place in self.order)
         self.products, self.steps = shapes.count(0), shapes.count(1)
-        self.slopes = np.array([[one.intercept, *one.slopes] for one in self.curves])
-        self.over_size = 1 / np.array([[one.size] for one in self.curves])
+        self.slopes = np.array([[curve.intercept, *curve.slopes] for curve in self.curves])
+        self.over_size = 1 / np.array([[curve.size] for curve in self.curves])
         self.exact = bool((np.abs(self.slopes).sum(axis=1) < EXACT_SLOPES).all()) if curves else True
-        self.first = np.array([one.first for one in self.curves], dtype=np.intp)
-        self.second = np.array([one.second for one in self.curves], dtype=np.intp)
-        self.at = np.array([[one.at[0]] for one in self.curves if one.shape is Shape.step]).reshape(-1, 1)
+        self.first = np.array([curve.first for curve in self.curves], dtype=np.intp)
+        self.second = np.array([curve.second for curve in self.curves], dtype=np.intp)
+        self.at = np.array([[curve.at[0]] for curve in self.curves if curve.shape is Shape.step]).reshape(-1, 1)
 
     def of(self, f: FloatArray) -> FloatArray:
         """Return c of rows whose lines are f, shape (curves, rows)."""
-        found = np.empty((len(self.curves), f.shape[1]))
+        values = np.empty((len(self.curves), f.shape[1]))
         for first, c, _ in self.parts(f, self.memory()):
-            found[self.order, first : first + PART] = c
-        return found
+            values[self.order, first : first + PART] = c
+        return values
 
     def memory(self) -> FloatArray:
         """Return memory for :meth:`parts`, shape (2, curves, PART)."""
@@ -376,23 +380,23 @@ class CurveArrays:
         np.rint(near, out=near)
         near *= 2.0**-BITS
         for begin in range(0, f.shape[1], PART):
-            own, of_rows = f[:, begin : begin + PART], near[:, begin : begin + PART]
-            found, other = memory[:, :, : own.shape[1]]
-            np.take(own, self.first[products], axis=0, out=found[products], mode="clip")
-            np.take(own, self.second[products], axis=0, out=other[products], mode="clip")
-            np.greater(own[self.first[steps]], self.at, out=found[steps], casting="unsafe")
+            lines, of_rows = f[:, begin : begin + PART], near[:, begin : begin + PART]
+            curves, other = memory[:, :, : lines.shape[1]]
+            np.take(lines, self.first[products], axis=0, out=curves[products], mode="clip")
+            np.take(lines, self.second[products], axis=0, out=other[products], mode="clip")
+            np.greater(lines[self.first[steps]], self.at, out=curves[steps], casting="unsafe")
             for place in range(steps.stop, len(self.curves)):
                 curve = self.curves[place]
-                found[place] = np.interp(own[curve.first], curve.at, curve.to)
-            found *= self.over_size
-            found[products] *= other[products]
+                curves[place] = np.interp(lines[curve.first], curve.at, curve.to)
+            curves *= self.over_size
+            curves[products] *= other[products]
             if self.exact:
                 np.matmul(self.slopes, of_rows, out=other)
             else:
                 other[:] = times(self.slopes, of_rows)
-            found -= other
-            np.clip(found, -LINE_CUT, LINE_CUT, out=found)
-            yield begin, found, other
+            curves -= other
+            np.clip(curves, -LINE_CUT, LINE_CUT, out=curves)
+            yield begin, curves, other
 
 
 def features_of(features: FeatureMap, z: FloatArray) -> FloatArray:
@@ -465,9 +469,9 @@ def in_ball(values: FloatArray, radius: float) -> FloatArray:
 
     Entries are rounded towards 0 to multiples of 2^-BITS, and ``values`` is overwritten.
     """
-    found = in_steps(values, radius, np.empty_like(values))
-    found *= 2.0**-BITS
-    return found
+    steps = in_steps(values, radius, np.empty_like(values))
+    steps *= 2.0**-BITS
+    return steps
 
 
 def in_steps(values: FloatArray, radius: float, squares: FloatArray) -> FloatArray:
@@ -475,9 +479,9 @@ def in_steps(values: FloatArray, radius: float, squares: FloatArray) -> FloatArr
     length, step = np.sqrt(np.add.reduce(np.multiply(values, values, out=squares), axis=0)), 2.0**BITS
     values *= HAIR * step / np.maximum(length, radius)
     # A row of finite length has entries that are finite and no longer than it.
-    found = values if np.isfinite(length).all() else bounded(values / step) * step
-    np.trunc(found, out=found)
-    return found
+    scaled = values if np.isfinite(length).all() else bounded(values / step) * step
+    np.trunc(scaled, out=scaled)
+    return scaled
 
 
 def times(vectors: FloatArray, values: FloatArray) -> FloatArray:
@@ -486,5 +490,5 @@ def times(vectors: FloatArray, values: FloatArray) -> FloatArray:
     Vectors have shape (k, features) and values (features, rows). One product after the other is added to whole rows of
     values, where BLAS would choose its order by their place.
     """
-    found: FloatArray = np.einsum("kd,dn->kn", vectors, values)
-    return found
+    products: FloatArray = np.einsum("kd,dn->kn", vectors, values)
+    return products

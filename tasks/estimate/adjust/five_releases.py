@@ -121,12 +121,12 @@ class FiveReleases:
         """
         if self.refit is None:
             return [(self.first, self.kept)]
-        given, lines = [(self.lines_asked, _given(self.lines))], self.kept.lines
-        curved = self._learnt("second", [*given, (self.refit_asked, self.refit)], self.refit_asked), self.kept
+        releases, lines = [(self.lines_asked, _given(self.lines))], self.kept.lines
+        curved = self._learnt("second", [*releases, (self.refit_asked, self.refit)], self.refit_asked), self.kept
         if lines is None:
             return [curved]
         again = replace(self.refit_asked, curves=()), self.refit.leading(self.lines_asked.count)
-        return [curved, (self._learnt("lines", [*given, again], self.lines_asked), lines)]
+        return [curved, (self._learnt("lines", [*releases, again], self.lines_asked), lines)]
 
     def square_of_error(self, adjustment: tuple[Learnt, Kept]) -> float:
         """Return the mean square of an adjustment's error.
@@ -179,7 +179,7 @@ class FiveReleases:
 
     def _random(self, label: str) -> RandomDraws:
         parts = (self.scales, self.lines, self.screen, self.refit, self.scores)
-        return generator(label, *(one for one in parts if one is not None))
+        return generator(label, *(release for release in parts if release is not None))
 
 
 def least_error(questions: Sequence[FiveReleases]) -> int:
@@ -248,5 +248,5 @@ def effective(question: FiveReleases) -> tuple[float, float]:
     """
     learnt = question.second
     squares = np.einsum("td,ktde,te->kt", learnt.weights, learnt.draws.grams, learnt.weights)
-    found = (1 / (1 + np.array(learnt.lean) ** 2 * squares)).min(axis=1)
-    return float(found.mean()), float(found.std())
+    shares = (1 / (1 + np.array(learnt.lean) ** 2 * squares)).min(axis=1)
+    return float(shares.mean()), float(shares.std())

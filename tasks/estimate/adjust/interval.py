@@ -106,16 +106,16 @@ def cut_away(public: Public, scales: FoundScales, learnt: Learnt) -> tuple[float
 
     The first is what lines leave of it, in deviations.
     """
-    margins = {place: one for place, one in enumerate(scales.margins) if one is not None}
+    margins = {place: margin for place, margin in enumerate(scales.margins) if margin is not None}
     if public.trial or not margins:
         return 0.0, FIT
     places, some = tuple(margins), list(margins.values())
     columns = [public.columns[scales.kept[place]] for place in places]
-    names, ends = tuple(one.name for one in columns), np.array([one.shares[[0, -1]] for one in some]).T
+    names, ends = tuple(column.name for column in columns), np.array([margin.shares[[0, -1]] for margin in some]).T
     # A number has a floor, as scores and counts do, where more than half have its lowest value: a cut normal number of
     # which that is true would have its mean beyond the declared range.
-    from_zero = tuple(one.from_zero or heap > 1 / 2 for one, heap in zip(columns, ends[0], strict=True))
-    means, variances = (np.array([getattr(one, name) for one in some]) for name in ("mean", "variance"))
+    from_zero = tuple(column.from_zero or heap > 1 / 2 for column, heap in zip(columns, ends[0], strict=True))
+    means, variances = (np.array([getattr(margin, name) for margin in some]) for name in ("mean", "variance"))
     numbers = Ranged(DeclaredRanges(places, names, from_zero), means, variances, 1.0, ends=(ends[0], ends[1]))
     apart = learnt.draws.apart.mean(axis=0)[list(places)]
     left = numbers.left(apart * scales.deviation[list(places)], scales.arms.share)
@@ -171,8 +171,8 @@ def wide_of(scales: FoundScales, learnt: Learnt) -> FloatArray:
     """Return the expected mean square of scores that each arm adds, shape (2,)."""
     lean, shares = np.array(learnt.lean), np.array([scales.arms.share, 1 - scales.arms.share])
     blur = (scales.means_sd / scales.arms.spread) ** 2
-    found: FloatArray = learnt.counts * (1 + lean**2 * learnt.distances) / shares * (learnt.residual + blur)
-    return found
+    squares: FloatArray = learnt.counts * (1 + lean**2 * learnt.distances) / shares * (learnt.residual + blur)
+    return squares
 
 
 def square_of(wide: float, scores: Scores, released: ReleasedScores, few: float = 1.0) -> float:
@@ -209,22 +209,22 @@ def contributions(
     ``units_of``: what 1 of an outcome is in each subgroup, shape (outcomes, groups), where that differs; 0 of an
     outcome that is not told there.
     """
-    told = [group for group in asked if group is not None]
-    shape = (len(told[0]) if told else 1, len(asked), arms)
-    units, own, errors = np.zeros(shape), np.zeros(shape), np.zeros((*shape, arms))
+    groups = [group for group in asked if group is not None]
+    shape = (len(groups[0]) if groups else 1, len(asked), arms)
+    units, squares, errors = np.zeros(shape), np.zeros(shape), np.zeros((*shape, arms))
     counts, over = np.zeros(shape[1:]), np.zeros(len(asked))
-    for g, (group, said) in enumerate(zip(asked, released, strict=True)):
-        if group is None or said is None:
+    for g, (group, answers) in enumerate(zip(asked, released, strict=True)):
+        if group is None or answers is None:
             continue
-        for k, (row, scores) in enumerate(zip(group, said, strict=True)):
-            for s, (question, one) in enumerate(zip(row, scores, strict=True)):
+        for k, (row, scores) in enumerate(zip(group, answers, strict=True)):
+            for s, (question, release) in enumerate(zip(row, scores, strict=True)):
                 here = slice(None) if len(row) == 1 else slice(s, s + 1)
-                counts[g, here], units[k, g, here], own[k, g, here], errors[k, g, here, here] = _added(
-                    question, one, len(row)
+                counts[g, here], units[k, g, here], squares[k, g, here], errors[k, g, here, here] = _added(
+                    question, release, len(row)
                 )
         over[g] = {Estimand.ATE: counts[g].sum(), Estimand.ATT: counts[g, 1], Estimand.ATC: counts[g, 0]}[estimand]
     shares = np.tile(over / max(over.sum(), 1.0), (shape[0], 1))
-    return Contributions(units, own, counts, errors, shares if units_of is None else shares * units_of)
+    return Contributions(units, squares, counts, errors, shares if units_of is None else shares * units_of)
 
 
 def _added(
@@ -234,14 +234,14 @@ def _added(
     scales, scores, public = question.found_scales, question.scores_asked, question.public
     unit, share = scores.cut * scales.arms.spread / public.units, scales.arms.share
     wide = wide_of(scales, question.second)
-    own = public.units * square_of(float(wide.sum()), scores, released) / scores.cut**2
+    square = public.units * square_of(float(wide.sum()), scores, released) / scores.cut**2
     if sides > 1:
-        return np.array([share * public.units]), unit, np.array([own]), np.array([[released.sd / share]])
+        return np.array([share * public.units]), unit, np.array([square]), np.array([[released.sd / share]])
     shares = np.array([1 - share, share])
     # The arms' means are off in opposite ways by what release 5 tells, and alike by what release 1 leaves.
     common = scales.means_sd[::-1] / scales.arms.spread / math.sqrt(2) / shares / scores.cut * (1, -1)
     errors = np.stack([released.sd / (2 * shares), common], axis=1)
-    return public.units * shares, unit, own * wide[::-1] / wide.sum(), errors
+    return public.units * shares, unit, square * wide[::-1] / wide.sum(), errors
 
 
 # A table that was adjusted has a share of more than 0.
@@ -333,9 +333,9 @@ def _explained(learnt: Learnt, shares: FloatArray) -> float | None:
     445 people whose covariates explain nothing, slopes seem to explain a tenth.
     """
     slopes = learnt.draws.slopes
-    drawn = (slopes * (learnt.draws.grams @ slopes[..., None])[..., 0]).sum(axis=-1) @ shares
+    explained = (slopes * (learnt.draws.grams @ slopes[..., None])[..., 0]).sum(axis=-1) @ shares
     seen = min(max(1 - learnt.residual, 0.0), 1.0)
-    return seen if 8 * float(drawn.std()) <= seen else None
+    return seen if 8 * float(explained.std()) <= seen else None
 
 
 def curve_names(public: Public, features: FeatureMap) -> tuple[str, ...]:

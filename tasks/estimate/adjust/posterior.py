@@ -78,8 +78,8 @@ class Mixture:
         chosen = (random.random(seen.shape, np.float32) * edges[-1] > edges[:-1]).sum(axis=0)
         width = WIDTHS[chosen] ** 2
         kept = width / (width + noise_sd**2)
-        drawn: FloatArray = kept * seen + np.sqrt(kept) * noise_sd * random.standard_normal(seen.shape)
-        return drawn
+        numbers: FloatArray = kept * seen + np.sqrt(kept) * noise_sd * random.standard_normal(seen.shape)
+        return numbers
 
 
 class Symmetric:
@@ -125,15 +125,15 @@ class Symmetric:
         seen = seen - self.shared
         if not self.arms:
             seen = seen * (1 - np.eye(seen.shape[1]))
-        found, across, wide = np.zeros_like(seen), along.swapaxes(1, 2), 1 + np.eye(along.shape[2])
+        entries, across, wide = np.zeros_like(seen), along.swapaxes(1, 2), 1 + np.eye(along.shape[2])
         for mixture, (i, j) in zip(self.entries, self.places, strict=True):
-            found[:, i, j] = found[:, j, i] = mixture.draw(random, seen[:, i, j], noise_sd[:, i, j])
+            entries[:, i, j] = entries[:, j, i] = mixture.draw(random, seen[:, i, j], noise_sd[:, i, j])
         upper, block = (slice(None), *np.triu_indices(len(wide))), np.zeros((len(seen), *wide.shape))
         block_sd = np.sqrt(np.maximum(across**2 @ noise_sd**2 @ along**2 * wide, 1e-12))
         block[upper] = self.block.draw(random, (across @ seen @ along)[upper], block_sd[upper])
         block = np.triu(block) + np.triu(block, 1).swapaxes(1, 2)
-        drawn: FloatArray = self.shared + found + along @ (block - across @ found @ along) @ across
-        return drawn
+        matrix: FloatArray = self.shared + entries + along @ (block - across @ entries @ along) @ across
+        return matrix
 
 
 # Least variance of a feature, least eigenvalue of a drawn correlation matrix, and least part of it that an arm's
@@ -193,11 +193,11 @@ def centres(slope: float, apart: float) -> FloatArray:
 
     ``slope`` is the variance of either slope and ``apart`` that of eta.
     """
-    found = np.array([[[1, ALIKE, c], [ALIKE, 1, c], [c, c, 1]] for c in CORRELATIONS])
+    covariances = np.array([[[1, ALIKE, c], [ALIKE, 1, c], [c, c, 1]] for c in CORRELATIONS])
     # Slopes that are declared to be 0 are as good as 0: a law of no width has no density.
     size = np.sqrt([max(slope, LEAST_SLOPE), max(slope, LEAST_SLOPE), apart])
-    found *= np.outer(size, size)
-    return found
+    covariances *= np.outer(size, size)
+    return covariances
 
 
 def sigma_precision(prior: FloatArray, seen: FloatArray, random: RandomDraws) -> FloatArray:
@@ -213,8 +213,8 @@ def sigma_precision(prior: FloatArray, seen: FloatArray, random: RandomDraws) ->
     chosen = (random.random((len(seen), 1)) * edges[:, -1:] > edges).sum(axis=1)
     scale = np.linalg.inv(psi[chosen] + squares[:, 0])
     root = np.linalg.cholesky(scale) @ random.standard_normal((len(seen), 3, int(PRIOR_FEATURES) + count))
-    found: FloatArray = root @ root.swapaxes(1, 2)
-    return found
+    precision: FloatArray = root @ root.swapaxes(1, 2)
+    return precision
 
 
 def hidden_bias(public: Public, scales: FoundScales, count: int, random: RandomDraws) -> FloatArray:
@@ -267,7 +267,7 @@ class Posterior:
         # An indicator that noise hides has few; a number that noise hides may have too wide a range.
         self.numbers = np.zeros(d, dtype=bool)
         self.numbers[: moments.lines] = True
-        self.numbers[: len(scales.margins)] = [one is not None for one in scales.margins]
+        self.numbers[: len(scales.margins)] = [margin is not None for margin in scales.margins]
         within = moments.gram - self.between * np.outer(moments.apart, moments.apart)
         variance, sd = np.diagonal(within), np.diagonal(moments.gram_sd)
         size = np.sqrt(np.maximum(variance, sd))
@@ -285,8 +285,8 @@ class Posterior:
     def _roots(self, within: FloatArray, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Draw G's correlation matrix in each chain: roots of its eigenvalues, shape (chains, 1, d), and vectors."""
         along = np.broadcast_to(np.linalg.qr(self.along)[0], (len(within), *self.along.shape))
-        drawn = self.alike.draw(self.random, within / sizes, self.moments.gram_sd / sizes, along)
-        values, vectors = np.linalg.eigh(drawn + np.eye(self.moments.count))
+        correlation = self.alike.draw(self.random, within / sizes, self.moments.gram_sd / sizes, along)
+        values, vectors = np.linalg.eigh(correlation + np.eye(self.moments.count))
         return np.sqrt(np.maximum(values, LEAST_EIGENVALUE))[:, None, :], vectors
 
     def _relative(
@@ -316,11 +316,11 @@ class Posterior:
         apart = np.clip(apart, -limit, limit)
         within = moments.gram - self.between * apart[:, :, None] * apart[:, None, :]
         variance, noise = np.diagonal(within, axis1=1, axis2=2), np.sqrt(np.diagonal(moments.gram_sd**2))
-        drawn = variance + noise * self.random.standard_normal(variance.shape)
+        noisy = variance + noise * self.random.standard_normal(variance.shape)
         # Of a variance that noise hides the logarithm is even, up to what noise allows.
         most = np.log((np.maximum(variance, 0) + HIDDEN * noise) / LEAST_VARIANCE)
         even = LEAST_VARIANCE * np.exp(most * self.random.random(variance.shape))
-        size = np.sqrt(np.maximum(np.where(variance < HIDDEN * noise, even, drawn), LEAST_VARIANCE))
+        size = np.sqrt(np.maximum(np.where(variance < HIDDEN * noise, even, noisy), LEAST_VARIANCE))
         sizes = size[:, :, None] * size[:, None, :]
         root, vectors = self._roots(within, sizes)
         alike = _product(root, vectors)
@@ -351,8 +351,10 @@ class Posterior:
         draw: no root of P is needed.
         """
         moments, p, d, random = self.moments, self.share, self.moments.count, self.random
-        chains, places, (alike, one, other) = len(size), np.arange(self.moments.count), grams
-        treated, control, gram = (size[:, :, None] * matrix for matrix in (p * one, (1 - p) * other, alike))
+        chains, places, (alike, treated_gram, control_gram) = len(size), np.arange(self.moments.count), grams
+        treated, control, gram = (
+            size[:, :, None] * matrix for matrix in (p * treated_gram, (1 - p) * control_gram, alike)
+        )
         moved, (e1, e0) = self.between * apart, (errors[:, :1], errors[:, 1:])
         sds = moments.cross_sd, moments.arm_cross_sd, moments.apart_sd
         seen = moments.cross - moved * (e1 - e0), moments.arm_cross - moved * (e1 + e0), moments.apart
@@ -360,25 +362,27 @@ class Posterior:
             (x / sd + random.standard_normal((chains, d))) / sd for x, sd in zip(seen, sds, strict=True)
         )
         of_cross, of_arm, of_apart = (sd**-2.0 for sd in sds)
-        matrix, back = np.zeros((chains, 3, d, 3, d)), [one.swapaxes(1, 2) for one in (treated, control, gram)]
+        matrix, back = np.zeros((chains, 3, d, 3, d)), [part.swapaxes(1, 2) for part in (treated, control, gram)]
         matrix[:, 0, :, 0] = back[0] @ ((of_cross + of_arm)[:, None] * treated)
         matrix[:, 0, :, 1] = back[0] @ ((of_cross - of_arm)[:, None] * control)
         matrix[:, 1, :, 0] = matrix[:, 0, :, 1].swapaxes(1, 2)
         matrix[:, 1, :, 1] = back[1] @ ((of_cross + of_arm)[:, None] * control)
         matrix[:, 2, :, 2] = back[2] @ (of_apart[:, None] * gram)
-        own = self._own(size)
-        matrix[:, :, places, :, places] += (precision[:, self.groups] / own[:, :, None, None] ** 2).swapaxes(0, 1)
+        prior_unit = self._own(size)
+        matrix[:, :, places, :, places] += (precision[:, self.groups] / prior_unit[:, :, None, None] ** 2).swapaxes(
+            0, 1
+        )
         right = np.stack(
             [(m @ v[..., None])[..., 0] for m, v in zip(back, (q + r, q - r, difference), strict=True)], axis=1
         )
-        root = np.linalg.cholesky(precision)[:, self.groups] / own[:, :, None, None]
+        root = np.linalg.cholesky(precision)[:, self.groups] / prior_unit[:, :, None, None]
         right += (root @ random.standard_normal((chains, d, 3, 1)))[..., 0].swapaxes(1, 2)
         return _solved(matrix.reshape(chains, 3 * d, 3 * d), right.reshape(chains, 3 * d)).reshape(right.shape)
 
     def _precision(self, slopes: FloatArray) -> FloatArray:
         """Draw Sigma^-1 of lines and of curves, shape (chains, 2, 3, 3), given (beta_1, beta_0, eta)."""
-        own = self.groups[: slopes.shape[2]]
-        parts = [sigma_precision(prior, slopes[:, :, own == g], self.random) for g, prior in enumerate(self.prior)]
+        groups = self.groups[: slopes.shape[2]]
+        parts = [sigma_precision(prior, slopes[:, :, groups == g], self.random) for g, prior in enumerate(self.prior)]
         return np.stack(parts, axis=1)
 
     def draws(self) -> Draws:
@@ -394,13 +398,13 @@ class Posterior:
             if sweep >= 0 and sweep % sweeps.every == 0:
                 size, *grams = self._grams(apart)
             errors = self.means_sd * self.random.standard_normal((sweeps.chains, 2))
-            found = self._slopes(size, (grams[0], grams[1], grams[2]), apart, errors, precision)
-            precision = self._precision(found / self._own(size)[:, None])
-            apart = size * (grams[0] @ found[:, 2, :, None])[..., 0]
+            slopes = self._slopes(size, (grams[0], grams[1], grams[2]), apart, errors, precision)
+            precision = self._precision(slopes / self._own(size)[:, None])
+            apart = size * (grams[0] @ slopes[:, 2, :, None])[..., 0]
             if sweep >= 0:
                 outer = (size[:, :, None] * size[:, None, :])[:, None]
-                kept.append(Draws(found[:, :2] / size[:, None], np.stack(grams[1:], axis=1) * outer, apart, errors))
-        return Draws(*(np.concatenate([getattr(one, part.name) for one in kept]) for part in fields(Draws)))
+                kept.append(Draws(slopes[:, :2] / size[:, None], np.stack(grams[1:], axis=1) * outer, apart, errors))
+        return Draws(*(np.concatenate([getattr(state, part.name) for state in kept]) for part in fields(Draws)))
 
 
 def _solved(matrices: FloatArray, right: FloatArray) -> FloatArray:
@@ -410,13 +414,13 @@ def _solved(matrices: FloatArray, right: FloatArray) -> FloatArray:
         matrices: A, shape (n, k, k).
         right: b, shape (n, k).
     """
-    found = right.copy()
-    for place, one in enumerate(matrices if right.size else ()):
-        _, found[place], failed = dposv(one.T, right[place])
+    solutions = right.copy()
+    for place, matrix in enumerate(matrices if right.size else ()):
+        _, solutions[place], failed = dposv(matrix.T, right[place])
         if failed:
             # Rounding alone makes a matrix of a sum of squares other than positive.
-            found[place] = np.linalg.solve(one, right[place])
-    return found
+            solutions[place] = np.linalg.solve(matrix, right[place])
+    return solutions
 
 
 def _between(matrices: FloatArray, low: float, high: float) -> FloatArray:
@@ -433,15 +437,15 @@ def _between(matrices: FloatArray, low: float, high: float) -> FloatArray:
         np.linalg.cholesky(below)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(matrices)
-        found: FloatArray = (vectors * np.clip(values, low, high)[:, None, :]) @ vectors.swapaxes(1, 2)
-        return found
+        clipped: FloatArray = (vectors * np.clip(values, low, high)[:, None, :]) @ vectors.swapaxes(1, 2)
+        return clipped
     return matrices
 
 
 def _product(root: FloatArray, vectors: FloatArray) -> FloatArray:
     """Return V diag(root^2) V'."""
-    found: FloatArray = (vectors * root**2) @ vectors.swapaxes(1, 2)
-    return found
+    product: FloatArray = (vectors * root**2) @ vectors.swapaxes(1, 2)
+    return product
 
 
 # Slopes are off by so much of the residual variance in ways that moments do not show: curves of no candidate, cut
@@ -551,8 +555,8 @@ def slopes_of(draws: Draws) -> FloatArray:
     They are E[G_t]^-1 E[G_t beta_t].
     """
     right = (draws.grams @ draws.slopes[..., None]).mean(axis=0)
-    found: FloatArray = np.linalg.solve(draws.grams.mean(axis=0), right)[..., 0]
-    return found
+    slopes: FloatArray = np.linalg.solve(draws.grams.mean(axis=0), right)[..., 0]
+    return slopes
 
 
 def weights_of(draws: Draws, slopes: FloatArray, discrepancy: float) -> FloatArray:
@@ -562,7 +566,7 @@ def weights_of(draws: Draws, slopes: FloatArray, discrepancy: float) -> FloatArr
 
     E[G_t W G_t] h_t = E[G_t W D], W = Cov(beta_t) + discrepancy I: slopes that moments know well are balanced too.
     """
-    found, (count, d) = [], draws.apart.shape
+    weights, (count, d) = [], draws.apart.shape
     for arm, b in enumerate(slopes):
         off = draws.slopes[:, arm] - b
         covariance, known = off.T @ off / count, count / (count + d)
@@ -570,8 +574,8 @@ def weights_of(draws: Draws, slopes: FloatArray, discrepancy: float) -> FloatArr
         loss = known * covariance + (1 - known) * np.diag(np.diagonal(covariance)) + discrepancy * np.eye(d)
         weighed = draws.grams[:, arm] @ loss
         right = (weighed @ draws.apart[..., None]).sum(axis=0)
-        found.append(np.linalg.solve(np.tensordot(weighed, draws.grams[:, arm], ([0, 2], [0, 2])), right)[:, 0])
-    return np.array(found)
+        weights.append(np.linalg.solve(np.tensordot(weighed, draws.grams[:, arm], ([0, 2], [0, 2])), right)[:, 0])
+    return np.array(weights)
 
 
 def errors_of(
@@ -594,7 +598,7 @@ def errors_of(
     delta = math.sqrt(discrepancy) * random.standard_normal(draws.apart.shape)
     error, apart = np.zeros(len(delta)), draws.apart
     for t, side in enumerate((1 - share, -share)):
-        b, h, index = (one[t] for one in lines)
+        b, h, index = (by_arm[t] for by_arm in lines)
         error += lean[t] * ((draws.slopes[:, t] + delta - b) * (apart - draws.grams[:, t] @ h)).sum(axis=1)
         meets = centre @ h + side * (apart @ h - index)
         moved = centre @ b + side * (apart - apart.mean(axis=0)) @ b
@@ -635,13 +639,13 @@ def losses(scales: FoundScales, learnt: Learnt, cut: float) -> FloatArray:
     more likely, and so are the weights of the arm that has few people there.
     """
     away = (MIDDLE - scales.outcome.mean) / scales.outcome.deviation
-    y, found = away * math.sqrt(learnt.residual), []
+    y, by_arm = away * math.sqrt(learnt.residual), []
     shares, signs = (scales.arms.share, 1 - scales.arms.share), (-1, 1)
     for part, sign, k, distance, tilt in zip(shares, signs, learnt.lean, learnt.distances, learnt.tilt, strict=True):
         spread = math.sqrt(max(distance - tilt**2, 0.0))
         weight = (1 + k * spread * NODES)[:, None] + sign * k * tilt * away
         score = weight * y / part
         beyond = np.sign(score) * np.maximum(np.abs(score) - cut, 0)
-        found.append(part * float(NODE_WEIGHTS @ beyond @ scales.outcome.shares) / float(NODE_WEIGHTS.sum()))
-    taken: FloatArray = learnt.counts * np.array(found)
+        by_arm.append(part * float(NODE_WEIGHTS @ beyond @ scales.outcome.shares) / float(NODE_WEIGHTS.sum()))
+    taken: FloatArray = learnt.counts * np.array(by_arm)
     return taken

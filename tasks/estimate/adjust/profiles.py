@@ -28,7 +28,7 @@ from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
 # Cells of a number end at quantiles: many where most people are, and some in the tails, where squares are.
 TAILS = (0.005, 0.01)
-QUANTILES = np.array([*TAILS, *np.arange(1, 48) / 48, *(1 - one for one in TAILS[::-1])])
+QUANTILES = np.array([*TAILS, *np.arange(1, 48) / 48, *(1 - tail for tail in TAILS[::-1])])
 CELLS = len(QUANTILES) + 1
 # How far the smooth half of the process reaches, in parts of all people; the other half is a random walk.
 REACHES = 0.15
@@ -63,7 +63,9 @@ def _grid() -> tuple[FloatArray, FloatArray]:
     rare = [np.array([1 / a if r == 0 else 1 / a / len(ALONG) for a, _, r in wide])]
     rare.append(np.array([1 / b for _, b, _ in apart]))
     rare.append(np.array([1 / (a * b) for a, b, _ in both]))
-    counts = [part * one / one.sum() for part, one in zip((ONE_SIDED / 2, ONE_SIDED / 2, BOTH), rare, strict=True)]
+    counts = [
+        part * weights / weights.sum() for part, weights in zip((ONE_SIDED / 2, ONE_SIDED / 2, BOTH), rare, strict=True)
+    ]
     return np.array([(0.0, 0.0, 0.0), *wide, *apart, *both]), np.concatenate([[1.0], *counts])
 
 
@@ -97,9 +99,9 @@ class CurveGroup:
     @cached_property
     def readings(self) -> FloatArray:
         """E 1_b c_j of each curve's own candidates, shape (curves, B, J)."""
-        own = np.maximum(self.own, 0)[:, None, :]
-        found: FloatArray = np.take_along_axis(self.moments, own, axis=2) * (self.own >= 0)[:, None, :]
-        return found
+        places = np.maximum(self.own, 0)[:, None, :]
+        readings: FloatArray = np.take_along_axis(self.moments, places, axis=2) * (self.own >= 0)[:, None, :]
+        return readings
 
     @cached_property
     def process(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -128,16 +130,16 @@ class CurveGroup:
 
         The shape is (curves, 1 + B).
         """
-        there = (self.alone != 0).any(axis=2).astype(np.float64)
-        there[:, 1:] /= np.maximum(there[:, 1:].sum(axis=1, keepdims=True), 1)
-        found = np.concatenate([np.ones((len(there), 1)), there], axis=1)
-        likely: FloatArray = found / found.sum(axis=1, keepdims=True)
+        present = (self.alone != 0).any(axis=2).astype(np.float64)
+        present[:, 1:] /= np.maximum(present[:, 1:].sum(axis=1, keepdims=True), 1)
+        relative = np.concatenate([np.ones((len(present), 1)), present], axis=1)
+        likely: FloatArray = relative / relative.sum(axis=1, keepdims=True)
         return likely
 
     def own_of(self, seen: FloatArray) -> FloatArray:
         """Return readings of all candidates, shape (m, 2), by curve, shape (curves, J, 2)."""
-        found: FloatArray = np.where((self.own >= 0)[..., None], seen[np.maximum(self.own, 0)], 0.0)
-        return found
+        readings: FloatArray = np.where((self.own >= 0)[..., None], seen[np.maximum(self.own, 0)], 0.0)
+        return readings
 
 
 def shapes_of(at: FloatArray, share: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -153,8 +155,8 @@ def shapes_of(at: FloatArray, share: FloatArray) -> tuple[FloatArray, FloatArray
     level = (np.cumsum(share) - share / 2 + (at - at[0]) / math.sqrt(12)) / 2
     smooth = np.exp(-0.5 * ((level[:, None] - level) / REACHES) ** 2)
     kernel = np.zeros((len(at), len(at)))
-    for one in (smooth, np.minimum(level[:, None], level)):
-        left = off @ one @ off.T
+    for covariance in (smooth, np.minimum(level[:, None], level)):
+        left = off @ covariance @ off.T
         kernel += left / 2 / max(float(share @ np.diagonal(left)), 1e-12)
     values, vectors = np.linalg.eigh(kernel)
     alone = np.vstack([at**2, np.triu(np.ones((len(at), len(at))), 1)[:-1] * sure[1:, None]]) @ off.T
@@ -172,12 +174,12 @@ def between_heaps(values: FloatArray, heaps: FloatArray, f: FloatArray) -> Float
         heaps: lower and upper ends, shape (heaps, 2).
         f: the number of the rows, in order.
     """
-    found = values.copy()
+    moved = values.copy()
     for low, high in heaps:
         within = (values > low) & (values < high)
-        rank, first, last = (np.searchsorted(f, one) for one in (values[within], low, high))
-        found[within] = np.where(rank - first < last - rank, low, high)
-    return np.unique(found)
+        rank, first, last = (np.searchsorted(f, value) for value in (values[within], low, high))
+        moved[within] = np.where(rank - first < last - rank, low, high)
+    return np.unique(moved)
 
 
 def curves_along(
@@ -213,13 +215,13 @@ def curves_along(
     cells = (np.ones(of_row.size), of_row.ravel(), count * np.arange(len(f) + 1))
     shape = count * CELLS, len(f)
     moments, of_lines = (
-        (csc_array(cells, shape) @ np.ascontiguousarray(one) / len(f)).reshape(count, CELLS, one.shape[1])
-        for one in (c, f)
+        (csc_array(cells, shape) @ np.ascontiguousarray(values) / len(f)).reshape(count, CELLS, values.shape[1])
+        for values in (c, f)
     )
     for place, (line, candidates) in enumerate(zip(places, own, strict=True)):
         padded[place, : len(candidates)] = candidates
-        there = slice(None, len(starts[place]))
-        at[place, there] = of_lines[place, there, line] / share[place, there]
+        filled = slice(None, len(starts[place]))
+        at[place, filled] = of_lines[place, filled, line] / share[place, filled]
         ends[place] = at[place, :, None]
         for low, high in heaps.get(line, NO_HEAP):
             cell = np.searchsorted(starts[place], np.searchsorted(ordered[place], low), side="right") - 1
@@ -261,24 +263,27 @@ class Profiles:
             random: of Monte Carlo draws.
             count: how many there are.
         """
-        self.own, self.seen, self.sds, self.sizes = tuple(own), seen, np.array(sds), [len(one.own) for one in own]
+        self.own, self.seen, self.sds, self.sizes = tuple(own), seen, np.array(sds), [len(curves.own) for curves in own]
         self.grid, prior = _grid()
         prior[0] = NULL * max(sum(self.sizes), 1)
         # The same random numbers whatever was kept: what is kept moves draws by what it explains alone. They are put in
         # order by curve, of which a product of matrices then has all draws.
         self.normal = [
             (
-                random.random((count, len(one.own))).T,
-                np.ascontiguousarray(random.standard_normal((count, 2, *one.share.shape)).transpose(1, 2, 0, 3)),
-                np.ascontiguousarray(random.standard_normal((count, *one.own.shape, 2)).transpose(3, 1, 0, 2)),
+                random.random((count, len(curves.own))).T,
+                np.ascontiguousarray(random.standard_normal((count, 2, *curves.share.shape)).transpose(1, 2, 0, 3)),
+                np.ascontiguousarray(random.standard_normal((count, *curves.own.shape, 2)).transpose(3, 1, 0, 2)),
             )
-            for one in own
+            for curves in own
         ]
         self.fitted = prior / prior.sum()
         self.likelihood = self._likelihood()
         if seen is not None:
             # Of each point of the grid, over all shapes.
-            likely = [(one.shapes[:, None] * each).sum(axis=2) for one, each in zip(own, self.likelihood, strict=True)]
+            likely = [
+                (curves.shapes[:, None] * likelihood).sum(axis=2)
+                for curves, likelihood in zip(own, self.likelihood, strict=True)
+            ]
             points = np.concatenate([np.zeros((0, len(prior))), *likely])
             for _ in range(ROUNDS):
                 share = prior + self.fitted * (points / (points @ self.fitted)[:, None]).sum(axis=0)
@@ -294,24 +299,24 @@ class Profiles:
 
     def _likelihood(self) -> list[FloatArray]:
         """Return the likelihood of what is seen over the largest one of a curve, shape (curves, grid, shapes)."""
-        found = []
+        likelihoods = []
         for curves in self.own:
             log = np.zeros((len(curves.own), len(self.grid), curves.shapes.shape[1]))
             if self.seen is not None:
                 (values, vectors, _), (length, along) = curves.process, curves.single
-                own = curves.own_of(self.seen)
-                log[..., 0] = self._log(values[:, None], self.grid, vectors.swapaxes(1, 2) @ own).sum(axis=-1)
-                log[..., 1:] = self._log(length[:, None] ** 2, self.grid, along @ own)
-            found.append(np.exp(log - log.max(axis=(1, 2), keepdims=True)))
-        return found
+                readings = curves.own_of(self.seen)
+                log[..., 0] = self._log(values[:, None], self.grid, vectors.swapaxes(1, 2) @ readings).sum(axis=-1)
+                log[..., 1:] = self._log(length[:, None] ** 2, self.grid, along @ readings)
+            likelihoods.append(np.exp(log - log.max(axis=(1, 2), keepdims=True)))
+        return likelihoods
 
     def _of_grid(self) -> list[FloatArray]:
         """Return the chances of the grid and of shapes by curve, along numbers and of products."""
-        found = []
+        by_curve = []
         for curves, likely in zip(self.own, self.likelihood, strict=True):
             chance = self.fitted[:, None] * curves.shapes[:, None] * likely
-            found.append(chance / chance.sum(axis=(1, 2), keepdims=True))
-        return found
+            by_curve.append(chance / chance.sum(axis=(1, 2), keepdims=True))
+        return by_curve
 
     def confounds(self) -> FloatArray:
         """Return the chance that each curve is in both."""
@@ -339,32 +344,37 @@ class Profiles:
         curves, chances = self.own[kind], self.chances[kind][place]
         if self.seen is None:
             return np.zeros((curves.share.shape[1], 2))
-        values, vectors, covariances = (one[place] for one in curves.process)
-        length, along = (one[place] for one in curves.single)
-        own = curves.own_of(self.seen)[place]
-        one, other = (
-            np.stack(_times_sigma(self.grid, *self._solved(each, self.grid, *seen.T)), axis=-1)
-            for each, seen in ((values, vectors.T @ own), (length**2, along @ own))
+        values, vectors, covariances = (values_of[place] for values_of in curves.process)
+        length, along = (values_of[place] for values_of in curves.single)
+        readings = curves.own_of(self.seen)[place]
+        of_outcome, of_treatment = (
+            np.stack(_times_sigma(self.grid, *self._solved(length_square, self.grid, *seen.T)), axis=-1)
+            for length_square, seen in ((values, vectors.T @ readings), (length**2, along @ readings))
         )
-        sizes = length[:, None] * (chances[:, 1:, None] * other).sum(axis=0)
-        found: FloatArray = covariances @ (chances[:, :1, None] * one).sum(axis=0) + curves.alone[place].T @ sizes
-        return found
+        sizes = length[:, None] * (chances[:, 1:, None] * of_treatment).sum(axis=0)
+        means: FloatArray = (
+            covariances @ (chances[:, :1, None] * of_outcome).sum(axis=0) + curves.alone[place].T @ sizes
+        )
+        return means
 
     def draws(self) -> list[tuple[FloatArray, FloatArray]]:
         """Draw g and m over cells, shape (count, curves, B) each.
 
         A draw of the prior is moved by what its readings lack of those that were seen.
         """
-        found = []
+        drawn_curves = []
         for curves, chances, (even, normal, noise) in zip(self.own, self.chances, self.normal, strict=True):
             shapes = chances.shape[2]
             edges = chances.reshape(len(chances), len(self.grid) * shapes).cumsum(axis=1)
-            drawn = [np.searchsorted(one, u) for one, u in zip(edges, even, strict=True)]
-            chosen = np.minimum(np.array(drawn, dtype=np.int64).reshape(even.shape), edges.shape[1] - 1)
+            cells = [np.searchsorted(cumulated, u) for cumulated, u in zip(edges, even, strict=True)]
+            chosen = np.minimum(np.array(cells, dtype=np.int64).reshape(even.shape), edges.shape[1] - 1)
             sigma, shape = self.grid[chosen // shapes], chosen % shapes
-            one, (length, along) = _chosen(curves.alone, shape), (_chosen(each, shape) for each in curves.single)
+            function, (length, along) = (
+                _chosen(curves.alone, shape),
+                (_chosen(shapes_seen, shape) for shapes_seen in curves.single),
+            )
             process, (a, b, r) = (shape == 0)[..., None], np.moveaxis(sigma[..., None], -2, 0)
-            x = np.where(process, normal @ curves.root.swapaxes(1, 2), one * normal[..., :1])
+            x = np.where(process, normal @ curves.root.swapaxes(1, 2), function * normal[..., :1])
             g, m = a * x[0], b * (r * x[0] + np.sqrt(1 - r**2) * x[1])
             if self.seen is not None:
                 values, vectors, covariances = curves.process
@@ -373,11 +383,11 @@ class Profiles:
                 turned = _times_sigma(sigma, *self._solved(values[:, None], sigma, *(lacks @ vectors)))
                 along_it = (lacks * along).sum(axis=-1, keepdims=True)
                 sizes = _times_sigma(sigma, *self._solved(length[..., None] ** 2, sigma, *along_it))
-                one *= length[..., None]
-                for drawn_one, all_of_it, size in zip((g, m), turned, sizes, strict=True):
-                    drawn_one += np.where(process, all_of_it @ covariances.swapaxes(1, 2), one * size)
-            found.append((g.swapaxes(0, 1), m.swapaxes(0, 1)))
-        return found
+                function *= length[..., None]
+                for function_draws, all_of_it, size in zip((g, m), turned, sizes, strict=True):
+                    function_draws += np.where(process, all_of_it @ covariances.swapaxes(1, 2), function * size)
+            drawn_curves.append((g.swapaxes(0, 1), m.swapaxes(0, 1)))
+        return drawn_curves
 
     def _covariance(self, values: FloatArray, sigma: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the entries of the covariance of readings (y, t), shape (..., J) each."""
@@ -394,9 +404,9 @@ class Profiles:
             sigma: (a, b, r), shape (..., 3).
             y, t: in that basis.
         """
-        one, other, both = self._covariance(values, sigma)
-        size = one * other - both**2
-        return (other * y - both * t) / size, (one * t - both * y) / size
+        outcome, treatment, both = self._covariance(values, sigma)
+        size = outcome * treatment - both**2
+        return (treatment * y - both * t) / size, (outcome * t - both * y) / size
 
     def _log(self, values: FloatArray, sigma: FloatArray, readings: FloatArray) -> FloatArray:
         """Return the log likelihood of readings over that of noise alone, shape (curves, grid, J).
@@ -407,20 +417,22 @@ class Profiles:
             readings: shape (curves, J, 2), or (J, 2) of one curve.
         """
         y, t = np.moveaxis(readings, -1, 0)[..., None, :]
-        one, other, both = self._covariance(values, sigma)
-        size = one * other - both**2
+        outcome, treatment, both = self._covariance(values, sigma)
+        size = outcome * treatment - both**2
         # The readings' squares over noise, less those over noise and curves.
-        found: FloatArray = y**2 * (1 / self.sds[0] ** 2 - other / size) + t**2 * (1 / self.sds[1] ** 2 - one / size)
-        found += 2 * y * t * both / size - np.log(size / (self.sds**2).prod())
-        found *= 0.5
-        return found
+        log: FloatArray = y**2 * (1 / self.sds[0] ** 2 - treatment / size) + t**2 * (
+            1 / self.sds[1] ** 2 - outcome / size
+        )
+        log += 2 * y * t * both / size - np.log(size / (self.sds**2).prod())
+        log *= 0.5
+        return log
 
 
 def _chosen(alone: FloatArray, shape: IntArray) -> FloatArray:
     """Return what is known of the shapes that were drawn, by curve and draw; 0 of the process."""
     padded = np.concatenate([np.zeros((len(alone), 1, *alone.shape[2:])), alone], axis=1)
-    found: FloatArray = padded[np.arange(len(alone))[:, None], shape]
-    return found
+    values: FloatArray = padded[np.arange(len(alone))[:, None], shape]
+    return values
 
 
 def _times_sigma(sigma: FloatArray, y: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -442,8 +454,8 @@ def directions(curves: CurveGroup, place: int, means: Sequence[FloatArray], most
         most: how many there may be.
     """
     root = np.sqrt(curves.share[place])
-    rows = np.concatenate([one.T for one in means]) * root
+    rows = np.concatenate([mean.T for mean in means]) * root
     _, sizes, vectors = np.linalg.svd(rows, full_matrices=False)
     kept = min(max(int((sizes > APART * sizes[0]).sum()), 1), most)
-    found: FloatArray = vectors[:kept] / np.where(root > 0, root, np.inf)
-    return found
+    functions: FloatArray = vectors[:kept] / np.where(root > 0, root, np.inf)
+    return functions

@@ -83,15 +83,15 @@ def scales_of(
     ``counts``: units by arm, the deviation of their noise, and units of all.
     """
     by_arm, count_sd, units = counts
-    sums, own, weight = said.sums["sums"][:, outcome], side_arm(joint, side), joint.outcome_weights(SCALES)[outcome]
-    noise, others, p = said.noise.deviation / units, joint.arms - 1, float(by_arm[own]) / units
+    sums, arm, weight = said.sums["sums"][:, outcome], side_arm(joint, side), joint.outcome_weights(SCALES)[outcome]
+    noise, others, p = said.noise.deviation / units, joint.arms - 1, float(by_arm[arm]) / units
     # A share of a noisy number of units is off by both.
     of_share = count_sd if joint.known_units else count_sd * math.sqrt((1 - p) ** 2 + others * p**2)
-    one, ends = joint.scale_sums, np.cumsum(joint.scale_sums.widths)[:-1]
-    weights = one.weights[np.concatenate([[0], ends])]
-    found = [sums[own], sums.sum() - sums[own], by_arm[own], said.sums["squares"][outcome]]
+    scale_sums, ends = joint.scale_sums, np.cumsum(joint.scale_sums.widths)[:-1]
+    weights = scale_sums.weights[np.concatenate([[0], ends])]
+    arms = [sums[arm], sums.sum() - sums[arm], by_arm[arm], said.sums["squares"][outcome]]
     return ReleasedScales(
-        arms=np.array(found) / units,
+        arms=np.array(arms) / units,
         arms_sd=np.array([noise / weight, noise / weight * math.sqrt(others), of_share / units, noise / weight]),
         outcome=said.sums["outcomes"][outcome] / units,
         columns=tuple(np.split(said.sums["columns"] / units, ends)[:-1]),
@@ -107,17 +107,17 @@ def moments_of(
         return _of_an_arm(joint, said, block, question, outcome, side)
     sums, units, k = said.sums, question.public.units, block.features.count + 1
     sd = said.noise.deviation / units
-    own = sd / joint.weights[outcome]
+    outcome_sd = sd / joint.weights[outcome]
     arm_sd = sd if joint.by_arm else math.inf
     none = {"arm_cross": np.zeros((len(joint.weights), k)), "arm_gram": np.zeros(k * (k + 1) // 2)}
     sums = none | sums
     return ReleasedMoments(
         cross=sums["cross"][outcome] / units,
-        cross_sd=own,
+        cross_sd=outcome_sd,
         apart=sums["apart"] / units,
         apart_sd=sd,
         square=float(sums["squares"][outcome]) / units,
-        square_sd=own,
+        square_sd=outcome_sd,
         gram=symmetric(sums["gram"] / units, k),
         gram_sd=sd / math.sqrt(2),
         arm_cross=sums["arm_cross"][outcome] / units,
@@ -128,30 +128,30 @@ def moments_of(
 
 
 def _of_an_arm(
-    joint: TableRecipe, said: Said, block: JointMomentSums, question: FiveReleases, outcome: int, side: int
+    joint: TableRecipe, noisy: Said, block: JointMomentSums, question: FiveReleases, outcome: int, side: int
 ) -> ReleasedMoments:
     """Return the moments of one arm of several against all others.
 
     Residuals of each were cut at its own limit.
     """
     units, k, p = question.public.units, block.features.count + 1, question.found_scales.arms.share
-    sums, sd = {name: one / units for name, one in said.sums.items()}, said.noise.deviation / units
+    sums, sd = {name: values / units for name, values in noisy.sums.items()}, noisy.noise.deviation / units
     limits = block.residuals.limits[:, outcome] / block.residuals.limits[side, outcome]
     cross, grams = sums["cross"][:, outcome] * limits[:, None], sums["grams"]
     tau = np.where(np.arange(joint.arms) == side, 1 - p, -p) / max(p, 1 - p)
-    own, of_arms = sd / joint.weights[outcome], math.sqrt(joint.arms)
+    outcome_sd, of_arms = sd / joint.weights[outcome], math.sqrt(joint.arms)
     both, square = float(np.linalg.norm(limits)), limits**2
     return ReleasedMoments(
         cross=cross.sum(axis=0),
-        cross_sd=own * both,
+        cross_sd=outcome_sd * both,
         apart=tau @ sums["own"],
         apart_sd=sd * float(np.linalg.norm(tau)),
         square=float(square @ sums["squares"][:, outcome]),
-        square_sd=own * float(np.linalg.norm(square)),
+        square_sd=outcome_sd * float(np.linalg.norm(square)),
         gram=symmetric(grams.sum(axis=0), k),
         gram_sd=sd * of_arms / math.sqrt(2),
         arm_cross=2 * cross[side] - cross.sum(axis=0),
-        arm_cross_sd=own * both,
+        arm_cross_sd=outcome_sd * both,
         arm_gram=symmetric(2 * grams[side] - grams.sum(axis=0), k),
         arm_gram_sd=sd * of_arms / math.sqrt(2),
     )
@@ -164,8 +164,8 @@ def screen_of(
     del block
     units = question.public.units
     sd = said.noise.deviation / units
-    own, arm = said.sums["outcome"][outcome] / units, said.sums["treatment"][side] / units
-    return ReleasedScreen(own, arm, sd / joint.side_weight, sd / joint.weights[outcome])
+    outcome_sums, arm = said.sums["outcome"][outcome] / units, said.sums["treatment"][side] / units
+    return ReleasedScreen(outcome_sums, arm, sd / joint.side_weight, sd / joint.weights[outcome])
 
 
 def scores_of(
@@ -181,13 +181,13 @@ def scores_of(
     return ReleasedScores(mean, square, sd, scale, noise.mixing, sd / SQUARE_L1 if joint.pure else None)
 
 
-def _with_products(joint: TableRecipe, said: Said, units: int, outcome: int) -> ReleasedProducts:
+def _with_products(joint: TableRecipe, noisy: Said, units: int, outcome: int) -> ReleasedProducts:
     """Return release 5 of a question with the products of its scores with those of each outcome."""
-    w, noise = joint.outcome_weights(SCORES), said.noise
-    products = symmetric(said.sums["products"] / units, len(w))[outcome]
+    w, noise = joint.outcome_weights(SCORES), noisy.noise
+    products = symmetric(noisy.sums["products"] / units, len(w))[outcome]
     errors = noise.deviation / units / (w[outcome] * w) * np.where(np.arange(len(w)) == outcome, math.sqrt(2), 1.0)
     return ReleasedProducts(
-        float(said.sums["mean"][outcome, 0]) / units,
+        float(noisy.sums["mean"][outcome, 0]) / units,
         float(products[outcome]),
         noise.deviation / w[outcome] / units,
         noise.scale / w[outcome] / units,
@@ -238,9 +238,9 @@ class JointScales:
     effective: tuple[float | None, ...] = ()
 
 
-def _counts(joint: TableRecipe, said: Said) -> tuple[FloatArray, float]:
+def _counts(joint: TableRecipe, noisy: Said) -> tuple[FloatArray, float]:
     """Return noisy numbers of units of a block by arm, and the deviation of their noise."""
-    counts, sd = said.sums["counts"], said.noise.deviation / joint.count_weight
+    counts, sd = noisy.sums["counts"], noisy.noise.deviation / joint.count_weight
     if joint.known_units is not None and joint.counts == 1:
         return np.concatenate([joint.known_units - counts, counts]), sd
     if joint.known_units is not None:
@@ -250,11 +250,11 @@ def _counts(joint: TableRecipe, said: Said) -> tuple[FloatArray, float]:
     return counts, sd
 
 
-def _effective(said: Said, units: int, most: float) -> float | None:
+def _effective(noisy: Said, units: int, most: float) -> float | None:
     """Return (sum a)^2/sum a^2 of survey weights a in [0, 1], whose sum is ``units``: between that and all units."""
-    if "weights" not in said.sums:
+    if "weights" not in noisy.sums:
         return None
-    return units**2 / min(max(float(said.sums["weights"][0]), units**2 / max(most, units)), units)
+    return units**2 / min(max(float(noisy.sums["weights"][0]), units**2 / max(most, units)), units)
 
 
 @dataclass(frozen=True)
@@ -280,36 +280,41 @@ class JointDraws:
     def scales(self) -> JointScales:
         """Release 1."""
         recipes, sides = self.recipe.of_blocks, range(self.recipe.sides)
-        said = [
-            one for one in made(self._draw(SCALES, [JointScaleSums(joint) for joint in recipes])) if one is not None
+        released = [
+            sums for sums in made(self._draw(SCALES, [JointScaleSums(joint) for joint in recipes])) if sums is not None
         ]
-        counted = [_counts(joint, one) for joint, one in zip(recipes, said, strict=True)]
+        counted = [_counts(joint, sums) for joint, sums in zip(recipes, released, strict=True)]
         units = tuple(
-            joint.known_units or max(round(float(own.sum())), FEWEST_UNITS)
-            for joint, (own, _) in zip(recipes, counted, strict=True)
+            joint.known_units or max(round(float(by_arm.sum())), FEWEST_UNITS)
+            for joint, (by_arm, _) in zip(recipes, counted, strict=True)
         )
         questions = tuple(
             tuple(
-                tuple(scales_of(joint, one, (own, sd, count), k, s) for s in sides) for k in range(len(joint.weights))
+                tuple(scales_of(joint, sums, (by_arm, sd, count), k, s) for s in sides)
+                for k in range(len(joint.weights))
             )
-            for joint, one, (own, sd), count in zip(recipes, said, counted, units, strict=True)
+            for joint, sums, (by_arm, sd), count in zip(recipes, released, counted, units, strict=True)
         )
         effective = tuple(
-            _effective(one, count, self.pieces.units * self.times) for one, count in zip(said, units, strict=True)
+            _effective(sums, count, self.pieces.units * self.times) for sums, count in zip(released, units, strict=True)
         )
-        counts, errors = np.stack([own for own, _ in counted]), np.array([sd for _, sd in counted])
+        counts, errors = np.stack([by_arm for by_arm, _ in counted]), np.array([sd for _, sd in counted])
         return JointScales(counts, errors, units, questions, effective)
 
     def lines(self, asked: Asked) -> Answered[ReleasedMoments]:
         """Release 2."""
-        return made(self._release(LINES, asked, lambda one, own: _moments(one, own, own[0][0].lines_asked), moments_of))
+        return made(
+            self._release(
+                LINES, asked, lambda joint, group: _moments(joint, group, group[0][0].lines_asked), moments_of
+            )
+        )
 
     def screen(self, asked: Asked) -> Answered[ReleasedScreen] | None:
         """Release 3; None where public facts say that no curve could be seen."""
 
-        def block(joint: TableRecipe, own: Questions) -> JointScreenSums:
-            screens = [[one.screen_asked for one in row] for row in own]
-            return JointScreenSums(joint, screens, _residuals(own))
+        def block(joint: TableRecipe, group: Questions) -> JointScreenSums:
+            screens = [[question.screen_asked for question in row] for row in group]
+            return JointScreenSums(joint, screens, _residuals(group))
 
         return self._release(SCREEN, asked, block, screen_of)
 
@@ -318,29 +323,33 @@ class JointDraws:
 
         Where no curve is kept it has the features of release 2, and so its exact sums.
         """
-        return self._release(REFIT, asked, lambda one, own: _moments(one, own, own[0][0].refit_asked), moments_of)
+        return self._release(
+            REFIT, asked, lambda joint, group: _moments(joint, group, group[0][0].refit_asked), moments_of
+        )
 
     def scores(self, asked: Asked) -> Answered[ReleasedScores]:
         """Release 5."""
 
-        def block(joint: TableRecipe, own: Questions) -> JointScoreSums:
-            return JointScoreSums(joint, [[one.scores_asked for one in row] for row in own], _residuals(own))
+        def block(joint: TableRecipe, group: Questions) -> JointScoreSums:
+            return JointScoreSums(
+                joint, [[question.scores_asked for question in row] for row in group], _residuals(group)
+            )
 
         if not (self.recipe.products and self.recipe.classes):
             return made(self._release(SCORES, asked, block, scores_of))
         joint, recipes = self.recipe, self.recipe.of_blocks
-        blocks = [None if own is None else block(one, own) for one, own in zip(recipes, asked, strict=True)]
+        blocks = [None if group is None else block(recipe, group) for recipe, group in zip(recipes, asked, strict=True)]
         # All classes together: every row counts, and each lacks what it has not.
         whole = replace(joint, classes=())
-        (said,) = made(replace(self, recipe=whole)._draw(SCORES, [ScoresOfClasses(joint, blocks)]))
+        (released,) = made(replace(self, recipe=whole)._draw(SCORES, [ScoresOfClasses(joint, blocks)]))
         return tuple(
             None
-            if own is None
+            if group is None
             else tuple(
-                (_with_products(joint, made(said), row[0].public.units, place),)
-                for place, row in zip(chosen, own, strict=True)
+                (_with_products(joint, made(released), row[0].public.units, place),)
+                for place, row in zip(chosen, group, strict=True)
             )
-            for chosen, own in zip(joint.classes, asked, strict=True)
+            for chosen, group in zip(joint.classes, asked, strict=True)
         )
 
     def clusters(
@@ -365,19 +374,21 @@ class JointDraws:
         if not isinstance(codes, float):
             blocks = [
                 None
-                if own is None
-                else JointScoreSums(joint, [[one.scores_asked for one in row] for row in own], _residuals(own))
-                for own in asked
+                if group is None
+                else JointScoreSums(
+                    joint, [[question.scores_asked for question in row] for row in group], _residuals(group)
+                )
+                for group in asked
             ]
             centres = np.zeros((len(joint.weights), len(asked), joint.arms))
-            for g, (own, said) in enumerate(zip(asked, scores, strict=True)):
-                for k, row in enumerate(own or ()):
-                    each = zip(row, made(said)[k], strict=True)
-                    centres[k, g] = np.concatenate([centres_of(*one, joint.sides) for one in each])
-            found = contributions(estimand, asked, scores, joint.arms, units_of)
-            exact = totals.exact(found, self.pieces, codes, ClusterScores(blocks, centres).of, self.workers)
-        drawn = mechanism.release((exact * totals.factors).ravel(), CLUSTERS, self.budget)
-        return totals.released(drawn, noise_on(mechanism, exact.size).deviation, icc)
+            for g, (group, released) in enumerate(zip(asked, scores, strict=True)):
+                for k, row in enumerate(group or ()):
+                    pairs = zip(row, made(released)[k], strict=True)
+                    centres[k, g] = np.concatenate([centres_of(*pair, joint.sides) for pair in pairs])
+            contribution = contributions(estimand, asked, scores, joint.arms, units_of)
+            exact = totals.exact(contribution, self.pieces, codes, ClusterScores(blocks, centres).of, self.workers)
+        noisy = mechanism.release((exact * totals.factors).ravel(), CLUSTERS, self.budget)
+        return totals.released(noisy, noise_on(mechanism, exact.size).deviation, icc)
 
     def _release(
         self,
@@ -388,41 +399,42 @@ class JointDraws:
     ) -> Answered[R] | None:
         """Draw a block of each subgroup, and read it for each of its questions."""
         recipes = self.recipe.of_blocks
-        blocks = [None if own is None else block(joint, own) for joint, own in zip(recipes, asked, strict=True)]
-        said = self._draw(slot, blocks)
-        if said is None:
+        blocks = [None if group is None else block(joint, group) for joint, group in zip(recipes, asked, strict=True)]
+        released = self._draw(slot, blocks)
+        if released is None:
             return None
 
         def answers(
-            joint: TableRecipe, own: Questions | None, made: B | None, sums: Said | None
+            joint: TableRecipe, group: Questions | None, made: B | None, sums: Said | None
         ) -> tuple[tuple[R, ...], ...] | None:
-            if own is None or made is None or sums is None:
+            if group is None or made is None or sums is None:
                 return None
             return tuple(
-                tuple(read(joint, sums, made, one, k, s) for s, one in enumerate(row)) for k, row in enumerate(own)
+                tuple(read(joint, sums, made, question, k, s) for s, question in enumerate(row))
+                for k, row in enumerate(group)
             )
 
-        return tuple(answers(*each) for each in zip(recipes, asked, blocks, said, strict=True))
+        return tuple(answers(*inputs) for inputs in zip(recipes, asked, blocks, released, strict=True))
 
     def _draw(self, slot: Slot, blocks: Sequence[JointSums | None]) -> list[Said | None] | None:
         joint, mechanism = self.recipe, self.recipe.mechanism(slot)
         if mechanism is None:
             return None
-        factors = [one.factor for one in joint.of_blocks]
+        factors = [recipe.factor for recipe in joint.of_blocks]
         weights = [
-            {} if block is None else {name: one * factor for name, one in block.weights.items()}
+            {} if block is None else {name: weight * factor for name, weight in block.weights.items()}
             for block, factor in zip(blocks, factors, strict=True)
         ]
         numbers = [0 if block is None else numbers_of(block) for block in blocks]
         sums = self._exact(slot, blocks, numbers)
-        exact = sums * np.concatenate([joined(one) for one in weights]) * self.times
+        exact = sums * np.concatenate([joined(block_weights) for block_weights in weights]) * self.times
         # Where there are no sums a number of 0 has noise: what is declared is drawn.
-        drawn = mechanism.release(exact if len(exact) else np.zeros(1), slot, self.budget)
-        noise, parts = noise_on(mechanism, len(exact)), cut(drawn[: len(exact)], numbers)
-        said = [_split(values, own) for values, own in zip(parts, weights, strict=True)]
+        released = mechanism.release(exact if len(exact) else np.zeros(1), slot, self.budget)
+        noise, parts = noise_on(mechanism, len(exact)), cut(released[: len(exact)], numbers)
+        unweighted = [_split(values, block_weights) for values, block_weights in zip(parts, weights, strict=True)]
         return [
-            None if block is None else Said(one, replace(noise, scale=noise.scale / factor))
-            for block, one, factor in zip(blocks, said, factors, strict=True)
+            None if block is None else Said(named, replace(noise, scale=noise.scale / factor))
+            for block, named, factor in zip(blocks, unweighted, factors, strict=True)
         ]
 
     def _exact(self, slot: Slot, blocks: Sequence[JointSums | None], numbers: Sequence[int]) -> FloatArray:
@@ -430,10 +442,10 @@ class JointDraws:
         moments = [block for block in blocks if isinstance(block, JointMomentSums)]
         if self.enclave is not None and slot == REFIT and not any(block.features.curves for block in moments):
             return self.enclave.load(SUMS_OF_LINES)
-        found = np.concatenate(self._sums([_flat(block) for block in blocks], numbers))
+        sums = np.concatenate(self._sums([_flat(block) for block in blocks], numbers))
         if self.enclave is not None and slot == LINES:
-            self.enclave.save(SUMS_OF_LINES, found)
-        return found
+            self.enclave.save(SUMS_OF_LINES, sums)
+        return sums
 
     def _sums(self, of: Sequence[Callable[[CellRows], FloatArray]], numbers: Sequence[int]) -> list[FloatArray]:
         """Return the exact sums of each subgroup, or of each class of outcomes over the rows that have these."""
@@ -442,20 +454,20 @@ class JointDraws:
             return by_block(self.pieces, of, numbers, self.workers)
 
         def together(rows: CellRows) -> FloatArray:
-            own = [rows.with_outcomes(chosen) for chosen in classes]
-            parts = zip(of, own, numbers, strict=True)
-            return np.concatenate([one(part) if len(part) else np.zeros(count) for one, part, count in parts])
+            of_classes = [rows.with_outcomes(chosen) for chosen in classes]
+            parts = zip(of, of_classes, numbers, strict=True)
+            return np.concatenate([sums(part) if len(part) else np.zeros(count) for sums, part, count in parts])
 
-        (found,) = by_block(self.pieces, [together], [sum(numbers)], self.workers)
-        return cut(found, numbers)
-
-
-def _moments(joint: TableRecipe, own: Questions, features: FeatureMap) -> JointMomentSums:
-    return JointMomentSums(joint, features, _residuals(own), own[0][0].found_scales.arms.share)
+        (sums,) = by_block(self.pieces, [together], [sum(numbers)], self.workers)
+        return cut(sums, numbers)
 
 
-def _residuals(own: Questions) -> Residuals:
-    return Residuals.of([[one.found_scales.arms for one in row] for row in own])
+def _moments(joint: TableRecipe, group: Questions, features: FeatureMap) -> JointMomentSums:
+    return JointMomentSums(joint, features, _residuals(group), group[0][0].found_scales.arms.share)
+
+
+def _residuals(group: Questions) -> Residuals:
+    return Residuals.of([[question.found_scales.arms for question in row] for row in group])
 
 
 def _flat(block: JointSums | None) -> Callable[[CellRows], FloatArray]:
@@ -464,14 +476,16 @@ def _flat(block: JointSums | None) -> Callable[[CellRows], FloatArray]:
 
 def joined(named: Named) -> FloatArray:
     """Return the numbers of a block one after the other."""
-    return np.concatenate([np.zeros(0), *(np.ravel(one) for one in named.values())])
+    return np.concatenate([np.zeros(0), *(np.ravel(values) for values in named.values())])
 
 
 def _split(values: FloatArray, weights: Named) -> Named:
     """Return a block's numbers by name, their weights taken off."""
-    edges = np.cumsum([one.size for one in weights.values()])[:-1]
+    edges = np.cumsum([weight.size for weight in weights.values()])[:-1]
     parts = np.split(values, edges) if weights else []
-    return {name: part.reshape(own.shape) / own for (name, own), part in zip(weights.items(), parts, strict=True)}
+    return {
+        name: part.reshape(weight.shape) / weight for (name, weight), part in zip(weights.items(), parts, strict=True)
+    }
 
 
 T = TypeVar("T")
@@ -494,9 +508,9 @@ def of_table(
     if not classes:
         return asked, scales
     rows: list[Any] = [None] * sum(map(len, classes))
-    for chosen, own in zip(classes, asked, strict=True):
+    for chosen, group in zip(classes, asked, strict=True):
         for local, place in enumerate(chosen):
-            rows[place] = None if own is None else own[local]
+            rows[place] = None if group is None else group[local]
     at = next(place for place, chosen in enumerate(classes) if first in chosen)
     only = slice(at, at + 1)
     kept = replace(scales, counts=scales.counts[only], count_sd=scales.count_sd[only], units=scales.units[only])
@@ -506,22 +520,22 @@ def of_table(
 
 def begun(joint: TableRecipe, scales: JointScales) -> Asked:
     """Return what release 1 decides."""
-    found = list[Questions | None]()
+    groups = list[Questions | None]()
     effective = scales.effective or [None] * len(scales.units)
-    said = scales.counts, scales.count_sd, scales.units, scales.questions, effective
-    for own, counts, count_sd, units, questions, many in zip(joint.of_blocks, *said, strict=True):
+    released = scales.counts, scales.count_sd, scales.units, scales.questions, effective
+    for recipe, counts, count_sd, units, questions, many in zip(joint.of_blocks, *released, strict=True):
         if not (counts >= FLOOR_DEVIATIONS * count_sd).all():
-            found.append(None)
+            groups.append(None)
             continue
         group = tuple(
-            tuple(FiveReleases(own.public(outcome, units, many), one) for one in sides)
+            tuple(FiveReleases(recipe.public(outcome, units, many), side) for side in sides)
             for outcome, sides in enumerate(questions)
         )
         for row in group:
-            for one in row:
-                one.lines_asked = group[0][0].lines_asked
-        found.append(group)
-    return tuple(found)
+            for question in row:
+                question.lines_asked = group[0][0].lines_asked
+        groups.append(group)
+    return tuple(groups)
 
 
 def with_lines(joint: TableRecipe, asked: Asked, lines: Answered[ReleasedMoments]) -> Asked:
@@ -533,23 +547,23 @@ def with_lines(joint: TableRecipe, asked: Asked, lines: Answered[ReleasedMoments
     """
 
     def decide(group: Questions, first: int) -> None:
-        own = group[first]
-        curves, known = own[0].candidates[0].curves, own[0].candidates[1]
+        primary = group[first]
+        curves, known = primary[0].candidates[0].curves, primary[0].candidates[1]
         # What lines leave of treatment is released once, by the weights of that outcome.
-        sides = [screened(one.public, one.found_scales, one.first, curves) for one in own]
+        sides = [screened(question.public, question.found_scales, question.first, curves) for question in primary]
         for row in group:
-            for one, side in zip(row, sides, strict=True):
-                one.candidates = (
-                    replace(side, arms=one.found_scales.arms, slopes=one.first.slopes),
+            for question, side in zip(row, sides, strict=True):
+                question.candidates = (
+                    replace(side, arms=question.found_scales.arms, slopes=question.first.slopes),
                     known,
                 )
 
-    found = _with(asked, "lines", lines)
+    questions = _with(asked, "lines", lines)
     with one_thread():
-        for one, group in zip(joint.of_blocks, found, strict=True):
+        for recipe, group in zip(joint.of_blocks, questions, strict=True):
             if group is not None:
-                decide(group, one.first)
-    return found
+                decide(group, recipe.first)
+    return questions
 
 
 def with_screen(asked: Asked, screen: Answered[ReleasedScreen] | None) -> Asked:
@@ -559,9 +573,9 @@ def with_screen(asked: Asked, screen: Answered[ReleasedScreen] | None) -> Asked:
     """
 
     def decide(group: Questions) -> None:
-        every = [one for row in group for one in row]
-        for one, kept in zip(every, kept_of([one.screening for one in every]), strict=True):
-            one.kept = kept
+        questions = [question for row in group for question in row]
+        for question, kept in zip(questions, kept_of([question.screening for question in questions]), strict=True):
+            question.kept = kept
 
     return _decided(_with(asked, "screen", screen), decide)
 
@@ -573,13 +587,15 @@ def with_refit(asked: Asked, refit: Answered[ReleasedMoments] | None) -> Asked:
         for row in group:
             # Sides are compared with each other: all have the same features, and all are adjusted, or none.
             place = least_error(row)
-            for one in row:
-                one.adjustment = one.adjustments[place]
-            if not all(one.second.adjusts for one in row):
-                for one in row:
-                    one.second = one.second if not one.second.adjusts else one.unadjusted(one.second)
-            for one in row:
-                _ = one.scores_asked
+            for question in row:
+                question.adjustment = question.adjustments[place]
+            if not all(question.second.adjusts for question in row):
+                for question in row:
+                    question.second = (
+                        question.second if not question.second.adjusts else question.unadjusted(question.second)
+                    )
+            for question in row:
+                _ = question.scores_asked
 
     return _decided(_with(asked, "refit", refit), decide)
 
@@ -601,9 +617,9 @@ def with_scores(asked: Asked, scores: Answered[ReleasedScores], clustered: Clust
 
     ``clustered``: by release 6, of a study with clusters.
     """
-    found = _with(asked, "scores", scores)
+    questions = _with(asked, "scores", scores)
     if clustered is None:
-        return found
+        return questions
     # The reference's own mean has the design effect of the first arm's comparison with it.
     by_group = tuple(
         None
@@ -611,25 +627,25 @@ def with_scores(asked: Asked, scores: Answered[ReleasedScores], clustered: Clust
         else tuple(tuple(clustered[k][g][max(side - 1, 0)] for side in range(len(row))) for k, row in enumerate(group))
         for g, group in enumerate(asked)
     )
-    return _with(found, "clustered", by_group)
+    return _with(questions, "clustered", by_group)
 
 
 def _with(asked: Asked, name: str, released: Answered[T] | None) -> Asked:
     """Return copies with a release that has come; None: public facts say that there is none."""
 
-    def one(question: FiveReleases, given: T | None) -> FiveReleases:
-        found = copy(question)
-        setattr(found, name, given)
-        return found
+    def updated(question: FiveReleases, release: T | None) -> FiveReleases:
+        changed = copy(question)
+        setattr(changed, name, release)
+        return changed
 
     return tuple(
         None
         if group is None
         else tuple(
-            tuple(one(question, None if said is None else said[k][s]) for s, question in enumerate(row))
+            tuple(updated(question, None if answers is None else answers[k][s]) for s, question in enumerate(row))
             for k, row in enumerate(group)
         )
-        for group, said in zip(asked, released or [None] * len(asked), strict=True)
+        for group, answers in zip(asked, released or [None] * len(asked), strict=True)
     )
 
 

@@ -71,7 +71,7 @@ class Parts:
     @classmethod
     def of(cls, *hundredths: int) -> Parts:
         """Return parts given in hundredths."""
-        return cls(*(Decimal(one) / 100 for one in hundredths))
+        return cls(*(Decimal(part) / 100 for part in hundredths))
 
 
 FULL, LINES_ALONE = Parts.of(12, 32, 12, 15, 29), Parts.of(12, 46, 0, 0, 42)
@@ -286,23 +286,23 @@ class TableRecipe:
 
     @cached_property
     def _of_classes(self) -> tuple[TableRecipe, ...]:
-        found = []
-        for place, own in enumerate(self.classes):
-            weights = np.array([self.weights[place] for place in own])
+        recipes = []
+        for place, outcomes in enumerate(self.classes):
+            weights = np.array([self.weights[place] for place in outcomes])
             factor = float(np.linalg.norm(weights))
-            found.append(
+            recipes.append(
                 replace(
                     self,
                     everybody=replace(self.everybody, mu=self.everybody.mu * factor),
                     weights=tuple((weights / factor).tolist()),
-                    first=own.index(self.first) if self.first in own else 0,
+                    first=outcomes.index(self.first) if self.first in outcomes else 0,
                     all_counted=self.all_counted and self.shared and place == 0,
                     classes=(),
                     products=False,
                     factor=factor,
                 )
             )
-        return tuple(found)
+        return tuple(recipes)
 
     @property
     def sides(self) -> int:
@@ -333,8 +333,8 @@ class TableRecipe:
 
         Their squares add up to 1, or they themselves where it is bounded in the L1 norm.
         """
-        found = np.array(self.weights)
-        return found / found.sum() if self.in_l1(slot) else found
+        weights = np.array(self.weights)
+        return weights / weights.sum() if self.in_l1(slot) else weights
 
     @property
     def counts(self) -> int:
@@ -362,7 +362,7 @@ class TableRecipe:
     @property
     def count_noise(self) -> float:
         """Deviation of the noise on a released number of units."""
-        least = min((one.factor for one in self.of_blocks), default=1.0)
+        least = min((recipe.factor for recipe in self.of_blocks), default=1.0)
         return noise_on(made(self.mechanism(SCALES)), 1).deviation / self.count_weight / least
 
     def public(self, outcome: int, units: int, effective: float | None = None) -> Public:
@@ -370,13 +370,13 @@ class TableRecipe:
 
         ``effective``: as many as tell as much as all, where they have survey weights.
         """
-        own = SCORES_L1 / self._block(SCORES)[1] if self.pure else 1.0
+        ratio = SCORES_L1 / self._block(SCORES)[1] if self.pure else 1.0
         return replace(
             self.everybody,
             units=units,
             effective=effective,
             weight=self.weights[outcome],
-            scores_weight=float(self.outcome_weights(SCORES)[outcome]) * own,
+            scores_weight=float(self.outcome_weights(SCORES)[outcome]) * ratio,
             blocks=self.blocks,
             estimand="ARM" if self.sides > 1 else self.everybody.estimand,
             asked=asked_of(self.parts),
@@ -403,19 +403,19 @@ class TableRecipe:
     def _block(self, slot: Slot) -> tuple[int, float]:
         """The most numbers that a subgroup has, and the sensitivity."""
         if self.classes and not (self.products and slot == SCORES):
-            blocks = [one._block(slot) for one in self.of_blocks]
+            blocks = [recipe._block(slot) for recipe in self.of_blocks]
             return sum(numbers for numbers, _ in blocks), max(size for _, size in blocks)
         q, arms, several = len(self.weights), self.arms, self.groups > 1
         # No release 2 or 4 has more features beside the constant.
         most = len(self.encoding.columns) + MOST_KEPT
         if slot == SCALES:
-            own = (q + 1) * arms + q + (q - 1) * CELLS + self.scale_sums.numbers
+            numbers = (q + 1) * arms + q + (q - 1) * CELLS + self.scale_sums.numbers
             if self.pure:
                 counted = SCALES_L1 if self.counts == 1 else SCALES_L1_COUNTED
-                return own, SCALES_L1_OF_GROUPS if several else counted
+                return numbers, SCALES_L1_OF_GROUPS if several else counted
             if self.weighted:
-                return own + 1, SCALES_OF_WEIGHTED_GROUPS if several else SCALES_L2
-            return own, SCALES_OF_GROUPS if several else SCALES_L2
+                return numbers + 1, SCALES_OF_WEIGHTED_GROUPS if several else SCALES_L2
+            return numbers, SCALES_OF_GROUPS if several else SCALES_L2
         if slot == SCREEN:
             return (q + self.sides) * MOST_CANDIDATES, SCREEN_L2
         if slot == CLUSTERS:
@@ -426,8 +426,8 @@ class TableRecipe:
                 return q + q * (q + 1) // 2, SCORES_L2
             return 2 * q * self.sides, in_l1 if self.pure else SCORES_L2
         # Of a further outcome there are x rho by arm and rho^2; of a third arm all is released once more.
-        own = arms * (moment_numbers(most) + q * (most + 2))
-        return own, MOMENTS_L2 if arms == TWO_ARMS and self.by_arm else MOMENTS_ALIKE
+        numbers = arms * (moment_numbers(most) + q * (most + 2))
+        return numbers, MOMENTS_L2 if arms == TWO_ARMS and self.by_arm else MOMENTS_ALIKE
 
 
 def asked_of(found: Parts) -> tuple[Decimal, ...]:
@@ -467,27 +467,29 @@ def joint_recipe(study: EffectStudy, sizes: Sizes | None, before: Mapping[str, D
     groups, arms = len(study.groups), len(study.arm_names)
     weights = tuple(weight / total for weight in study.outcome_weights) if pure else study.outcome_weights
     of_all = parts_of(everybody), dict[str, PrivacyCost](), weights, study.first, groups, arms, study.known_units
-    found = TableRecipe(everybody, encoding, sizes is not None, *of_all)
+    recipe = TableRecipe(everybody, encoding, sizes is not None, *of_all)
     counted = study.expected_units(everybody.units)
-    average, mu = max(counted // groups, 1), everybody.mu * found.side_weight
-    chosen = parts_of(replace(everybody, units=average, mu=mu, blocks=found.blocks))
-    own = CLUSTERS_SHARE * chosen.scores if study.clusters is not None else Decimal(0)
-    chosen = replace(chosen, scores=chosen.scores - own)
+    average, mu = max(counted // groups, 1), everybody.mu * recipe.side_weight
+    chosen = parts_of(replace(everybody, units=average, mu=mu, blocks=recipe.blocks))
+    clusters_part = CLUSTERS_SHARE * chosen.scores if study.clusters is not None else Decimal(0)
+    chosen = replace(chosen, scores=chosen.scores - clusters_part)
     shares = {name: part * left for name, part in vars(chosen).items()}
-    if own > 0:
-        shares = {CLUSTERS.name: own * left, **shares}
+    if clusters_part > 0:
+        shares = {CLUSTERS.name: clusters_part * left, **shares}
     costs = divide(study.privacy.cost, {**before, **shares})
     totals = None if study.clusters is None else ClusterTotals.of(study, study.clusters, weights)
-    found = replace(found, parts=chosen, costs=costs, totals=totals)
+    recipe = replace(recipe, parts=chosen, costs=costs, totals=totals)
     first = study.outcomes[study.classes[0][0]] if study.classes else None
     shared = first is not None and not first.leaves_out and first.arm is None
     # Elsewhere scores have their squares alone, and contrasts assume the worst.
     products = arms == TWO_ARMS and not pure and getattr(study, "needs_products", False)
-    found = replace(found, classes=study.classes, shared=shared, products=products, weighted=study.weights is not None)
+    recipe = replace(
+        recipe, classes=study.classes, shared=shared, products=products, weighted=study.weights is not None
+    )
     if sizes is not None:
-        check_cells(counted, groups, arms, FLOOR_DEVIATIONS * found.count_noise)
-        check_terms(found.public(study.first, average))
-    return found
+        check_cells(counted, groups, arms, FLOOR_DEVIATIONS * recipe.count_noise)
+        check_terms(recipe.public(study.first, average))
+    return recipe
 
 
 # Terms are refused where release 2 would show less than this part of the variance of a slope: what is then said of them

@@ -129,7 +129,7 @@ class Public:
     @property
     def terms(self) -> tuple[int, ...]:
         """Places of the declared terms among the columns."""
-        return tuple(place for place, one in enumerate(self.columns) if one.kind is ColumnKind.term)
+        return tuple(place for place, column in enumerate(self.columns) if column.kind is ColumnKind.term)
 
     @property
     def encoded(self) -> tuple[EncodedColumn, ...]:
@@ -242,9 +242,9 @@ def generator(label: str, *released: Any) -> RandomDraws:
     The same numbers have the same draws. Such draws are post-processing and protect nothing.
     """
     digest = hashlib.blake2b(label.encode(), digest_size=16)
-    for one in released:
-        for field in fields(one):
-            value = getattr(one, field.name)
+    for release in released:
+        for field in fields(release):
+            value = getattr(release, field.name)
             for part in value if isinstance(value, tuple) else (value,):
                 if part is not None:
                     digest.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())

@@ -80,7 +80,7 @@ def by_block(
 
     def sums(rows: CellRows) -> FloatArray:
         parts = zip(of, numbers, rows.by_group(len(of)), strict=True)
-        return np.concatenate([one(part) if len(part) else np.zeros(count) for one, count, part in parts])
+        return np.concatenate([sum_up(part) if len(part) else np.zeros(count) for sum_up, count, part in parts])
 
     return cut(exact_sums(Pieces(together, pieces.count, pieces.units), sums, sum(numbers), workers), numbers)
 
@@ -116,24 +116,24 @@ class JointScaleSums:
     @property
     def weights(self) -> Named:
         """Factor of each sum."""
-        w, one = self.joint.outcome_weights(SCALES), self.joint.scale_sums.weights
+        w, scale_weights = self.joint.outcome_weights(SCALES), self.joint.scale_sums.weights
         return {
             "sums": np.tile(w, (self.joint.arms, 1)),
             "counts": np.full(self.joint.counts, self.joint.count_weight),
             "squares": w,
-            "outcomes": np.outer(w, one[-CELLS:]),
-            "columns": one[:-CELLS],
+            "outcomes": np.outer(w, scale_weights[-CELLS:]),
+            "columns": scale_weights[:-CELLS],
             **({"weights": np.full(1, SQUARED_WEIGHT)} if self.joint.weighted else {}),
         }
 
     def of(self, rows: CellRows) -> Named:
         """Return the sums of some rows."""
-        u, own = on_lattice(rows.u), one_hot(rows.t, self.joint.arms)
+        u, in_arm = on_lattice(rows.u), one_hot(rows.t, self.joint.arms)
         weights, root = None if rows.w is None else on_lattice(rows.w), weighed(u.T, rows.roots)
-        own = own if weights is None else own * weights[:, None]
+        in_arm = in_arm if weights is None else in_arm * weights[:, None]
         return {
-            "sums": own.T @ u,
-            "counts": own.sum(axis=0)[-self.joint.counts :],
+            "sums": in_arm.T @ u,
+            "counts": in_arm.sum(axis=0)[-self.joint.counts :],
             "squares": np.einsum("ij,ij->i", root, root),
             "outcomes": np.stack([in_cells(column, weights) for column in u.T]),
             "columns": self.joint.scale_sums.of_columns(rows.x, weights),
@@ -159,11 +159,11 @@ class Residuals:
         Of two arms one side has both, else each its own.
         """
 
-        def by_arm(one: Sequence[ArmScales]) -> Sequence[tuple[float, float, float]]:
-            ends = [(one[0], 1), (one[0], 0)] if len(one) == 1 else [(side, 0) for side in one]
+        def by_arm(sides: Sequence[ArmScales]) -> Sequence[tuple[float, float, float]]:
+            ends = [(sides[0], 1), (sides[0], 0)] if len(sides) == 1 else [(side, 0) for side in sides]
             return [(side.means[place], side.spread, side.limit) for side, place in ends]
 
-        means, spreads, limits = np.array([by_arm(one) for one in found]).transpose(2, 1, 0)
+        means, spreads, limits = np.array([by_arm(sides) for sides in found]).transpose(2, 1, 0)
         return cls(means, spreads, limits)
 
     def in_deviations(self, rows: CellRows) -> FloatArray:
@@ -211,13 +211,13 @@ class JointMomentSums:
         """Return the sums of some rows."""
         sums = arm_moments(self.joint.encoding, self.features, rows, self.residuals.cut(rows), self.joint.arms)
         upper = np.triu_indices(self.features.count + 1)
-        cross, own, squares, grams = sums.cross, sums.own, sums.squares, sums.grams[:, *upper]
+        cross, totals, squares, grams = sums.cross, sums.own, sums.squares, sums.grams[:, *upper]
         if self.joint.arms > TWO_ARMS:
-            return {"cross": cross, "own": own, "squares": squares, "grams": grams}
+            return {"cross": cross, "own": totals, "squares": squares, "grams": grams}
         of_controls, of_treated = codes(self.share)
         both = {
             "cross": cross[0] + cross[1],
-            "apart": of_controls * own[0] + of_treated * own[1],
+            "apart": of_controls * totals[0] + of_treated * totals[1],
             "squares": squares[0] + squares[1],
             "gram": grams[0] + grams[1],
         }
@@ -247,30 +247,35 @@ class JointScreenSums:
     def of(self, rows: CellRows) -> Named:
         """Return the sums of some rows."""
         first, y = self.screens[self.joint.first], self.residuals.in_deviations(rows)
-        one, curves = first[0], len(first[0].curves)
-        sums, memory = np.zeros((len(self.screens) + len(first), curves)), one.made.memory()
+        screen, curves = first[0], len(first[0].curves)
+        sums, memory = np.zeros((len(self.screens) + len(first), curves)), screen.made.memory()
         for part, z in self.joint.encoding.blocks(rows.x):
-            (whole, f), t = lines_in_ball(one.alone, z), rows.t[part]
-            own = None if rows.w is None else rows.w[part]
+            (whole, f), t = lines_in_ball(screen.alone, z), rows.t[part]
+            row_weights = None if rows.w is None else rows.w[part]
             of_sides = [left_of_arm(side, f, of_side(t, s, self.joint)) for s, side in enumerate(first)]
-            left = weighed(np.concatenate([self._outcomes(f, y[:, part], t), of_sides]), own)
-            for begin, c, squares in one.made.parts(whole[:, : -(-len(t) // PART) * PART], memory):
+            left = weighed(np.concatenate([self._outcomes(f, y[:, part], t), of_sides]), row_weights)
+            for begin, c, squares in screen.made.parts(whole[:, : -(-len(t) // PART) * PART], memory):
                 some = left[:, begin : begin + PART]
-                sums += some @ in_steps(c, one.radius, squares)[:, : some.shape[1]].T
-        found = np.empty_like(sums)
-        found[:, one.made.order] = sums * 2.0**-BITS
-        return {"outcome": found[: len(self.screens)], "treatment": found[len(self.screens) :]}
+                sums += some @ in_steps(c, screen.radius, squares)[:, : some.shape[1]].T
+        in_order = np.empty_like(sums)
+        in_order[:, screen.made.order] = sums * 2.0**-BITS
+        return {"outcome": in_order[: len(self.screens)], "treatment": in_order[len(self.screens) :]}
 
     def _outcomes(self, f: FloatArray, y: FloatArray, t: np.ndarray) -> FloatArray:
         """Return r of each outcome, by the lines of a row's own arm."""
         if self.joint.sides == 1:
-            return np.stack([left_of_outcome(one[0], f, own, t != 0) for one, own in zip(self.screens, y, strict=True)])
-        found = np.zeros_like(y)
+            return np.stack(
+                [
+                    left_of_outcome(sides[0], f, y_outcome, t != 0)
+                    for sides, y_outcome in zip(self.screens, y, strict=True)
+                ]
+            )
+        residuals = np.zeros_like(y)
         for outcome, sides in enumerate(self.screens):
             for s, side in enumerate(sides):
-                own = left_of_outcome(side, f, y[outcome], np.ones(len(t), dtype=np.bool_))
-                found[outcome] = np.where(t == s, own, found[outcome])
-        return found
+                residual = left_of_outcome(side, f, y[outcome], np.ones(len(t), dtype=np.bool_))
+                residuals[outcome] = np.where(t == s, residual, residuals[outcome])
+        return residuals
 
 
 UPPER = np.triu_indices
@@ -316,11 +321,11 @@ class JointScoreSums:
             for part, outcome, _, v in self.each(rows):
                 together[outcome, part] = v
             return with_products(together)
-        found = {name: np.zeros_like(one) for name, one in self.weights.items()}
+        sums = {name: np.zeros_like(weight) for name, weight in self.weights.items()}
         for _, outcome, s, v in self.each(rows):
-            found["mean"][outcome, s] += v.sum()
-            found["square"][outcome, s] += v @ v
-        return found
+            sums["mean"][outcome, s] += v.sum()
+            sums["square"][outcome, s] += v @ v
+        return sums
 
     def each(self, rows: CellRows) -> Iterator[tuple[slice, int, int, FloatArray]]:
         """Yield a block of rows, an outcome and a side, with v of those rows that count there."""
@@ -328,13 +333,13 @@ class JointScoreSums:
         for part, z in self.joint.encoding.blocks(rows.x):
             made: dict[int, tuple[FloatArray, FloatArray]] = {}
             for outcome, row in enumerate(self.scores):
-                for s, one in enumerate(row):
-                    if id(one.features) not in made:
-                        made[id(one.features)] = score_features(one.features, z)
-                    own = of_side(rows.t[part], s, self.joint)
-                    v = score_values(one, made[id(one.features)], y[outcome, part], own)
+                for s, scores in enumerate(row):
+                    if id(scores.features) not in made:
+                        made[id(scores.features)] = score_features(scores.features, z)
+                    in_side = of_side(rows.t[part], s, self.joint)
+                    v = score_values(scores, made[id(scores.features)], y[outcome, part], in_side)
                     v = weighed(v, None if rows.w is None else rows.w[part])
-                    yield part, outcome, s, v if sides == 1 else v[own]
+                    yield part, outcome, s, v if sides == 1 else v[in_side]
 
 
 @dataclass(frozen=True)
@@ -360,11 +365,11 @@ class ScoresOfClasses:
         """Return the sums of some rows."""
         v = np.zeros((len(self.joint.weights), len(rows)))
         for chosen, block in zip(self.joint.classes, self.blocks, strict=True):
-            there = np.flatnonzero(np.isfinite(rows.u[:, list(chosen)]).all(axis=1))
-            if block is None or not len(there):
+            with_outcomes = np.flatnonzero(np.isfinite(rows.u[:, list(chosen)]).all(axis=1))
+            if block is None or not len(with_outcomes):
                 continue
-            for part, outcome, _, own in block.each(rows.with_outcomes(chosen)):
-                v[chosen[outcome], there[part]] = own
+            for part, outcome, _, values in block.each(rows.with_outcomes(chosen)):
+                v[chosen[outcome], with_outcomes[part]] = values
         return with_products(v)
 
 
@@ -384,27 +389,27 @@ class ClusterScores:
 
     def of(self, rows: CellRows) -> FloatArray:
         """Return r of each outcome, shape (outcomes, rows)."""
-        found = np.zeros((len(self.centres), len(rows)))
+        residuals = np.zeros((len(self.centres), len(rows)))
         for group, scores in enumerate(self.scores):
             here = np.flatnonzero(rows.g == group)
             if scores is None or not len(here):
                 continue
-            own = rows[here]
-            for part, outcome, side, v in scores.each(own):
-                of_side_here = of_side(own.t[part], side, scores.joint)
+            rows_here = rows[here]
+            for part, outcome, side, v in scores.each(rows_here):
+                of_side_here = of_side(rows_here.t[part], side, scores.joint)
                 place = here[part] if scores.joint.sides == 1 else here[part][of_side_here]
                 # Of two arms a score is signed by its weight; of more each is about the mean of its own arm.
                 sign = -1.0 if scores.joint.sides > 1 and side == 0 else 1.0
-                found[outcome, place] = sign * bounded(v - self.centres[outcome, group, rows.t[place]])
-        return found
+                residuals[outcome, place] = sign * bounded(v - self.centres[outcome, group, rows.t[place]])
+        return residuals
 
 
 def of_side(t: np.ndarray, side: int, joint: TableRecipe) -> BoolArray:
     """Return which rows are of the arm that a side compares with all others."""
-    found: BoolArray = t != 0 if joint.sides == 1 else t == side
-    return found
+    in_side: BoolArray = t != 0 if joint.sides == 1 else t == side
+    return in_side
 
 
 def numbers_of(block: JointSums) -> int:
     """Return how many numbers a block has."""
-    return sum(math.prod(one.shape) for one in block.weights.values())
+    return sum(math.prod(weight.shape) for weight in block.weights.values())

@@ -105,39 +105,40 @@ def moments_of(scales: FoundScales, releases: list[tuple[FeatureMap, ReleasedMom
     middle = _Joined(d)
     middle.add(np.zeros(lines), scales.centre_sd)
     middle.add(np.zeros(d), np.where(np.arange(d) < lines, np.inf, LEAST_DOUBT))
-    for features, one in releases:
-        middle.add(features.radius**2 * one.gram[0, 1:], features.radius**2 * one.gram_sd)
+    for features, moments in releases:
+        middle.add(features.radius**2 * moments.gram[0, 1:], features.radius**2 * moments.gram_sd)
     mean, mean_sd = middle.found()
     apart, cross, arm_cross = _Joined(d), _Joined(d), _Joined(d)
     gram, arm_gram = _Joined(d, d), _Joined(d, d)
-    for features, one in releases:
+    for features, moments in releases:
         radius, m, wide = features.radius, mean[: features.count], 1 + (math.sqrt(2) - 1) * np.eye(features.count)
         square, to_apart = radius**2, radius * max(p, 1 - p) / between
-        apart.add(to_apart * (one.apart[1:] - m * one.apart[0]), to_apart * one.apart_sd)
-        of_arm = square * one.arm_gram[0, 1:]
-        doubt = np.hypot(square * one.arm_gram_sd, (2 * p - 1) * mean_sd[: features.count])
+        apart.add(to_apart * (moments.apart[1:] - m * moments.apart[0]), to_apart * moments.apart_sd)
+        of_arm = square * moments.arm_gram[0, 1:]
+        doubt = np.hypot(square * moments.arm_gram_sd, (2 * p - 1) * mean_sd[: features.count])
         apart.add((of_arm - (2 * p - 1) * m) / (2 * between), doubt / (2 * between))
         to_cross = radius * spread
-        cross.add(to_cross * one.cross[1:] - m * spread * one.cross[0] * radius, to_cross * one.cross_sd)
+        cross.add(to_cross * moments.cross[1:] - m * spread * moments.cross[0] * radius, to_cross * moments.cross_sd)
         arm_cross.add(
-            to_cross * one.arm_cross[1:] - m * spread * one.arm_cross[0] * radius, to_cross * one.arm_cross_sd
+            to_cross * moments.arm_cross[1:] - m * spread * moments.arm_cross[0] * radius,
+            to_cross * moments.arm_cross_sd,
         )
-        gram.add(square * one.gram[1:, 1:] - np.outer(m, m), square * one.gram_sd * wide)
+        gram.add(square * moments.gram[1:, 1:] - np.outer(m, m), square * moments.gram_sd * wide)
         moved = np.outer(m, of_arm) + np.outer(of_arm, m) - (2 * p - 1) * np.outer(m, m)
-        arm_gram.add(square * one.arm_gram[1:, 1:] - moved, square * one.arm_gram_sd * wide)
+        arm_gram.add(square * moments.arm_gram[1:, 1:] - moved, square * moments.arm_gram_sd * wide)
     differ, differ_sd = apart.found()
-    told = np.zeros((d, d), dtype=bool)
+    known = np.zeros((d, d), dtype=bool)
     for j in range(d):
         gram.at(j, j, *((scales.ratio[j], scales.ratio_sd[j]) if j < lines else (1.0, LEAST_DOUBT)))
     # An indicator is its own square, and levels of one category exclude each other: the arms' shares say the rest.
     at, of_arm, of_arm_sd = scales.centre / scales.deviation, 2 * between * differ, 2 * between * differ_sd
-    for j in (place for place, one in enumerate(scales.margins) if one is None):
+    for j in (place for place, column_margin in enumerate(scales.margins) if column_margin is None):
         steep = 1 / scales.deviation[j] - 2 * at[j]
         value = steep * of_arm[j] + (2 * p - 1) * scales.ratio[j]
         arm_gram.at(j, j, value, math.hypot(steep * of_arm_sd[j], scales.ratio_sd[j]))
     for i, j, value, sd in scales.known:
         gram.at(i, j, value, max(sd, 1e-3))
-        told[i, j] = told[j, i] = True
+        known[i, j] = known[j, i] = True
         by_arm = (2 * p - 1) * value - at[i] * of_arm[j] - at[j] * of_arm[i]
         arm_gram.at(i, j, by_arm, math.hypot(at[i] * of_arm_sd[j], at[j] * of_arm_sd[i], sd))
     return SeenMoments(
@@ -149,7 +150,7 @@ def moments_of(scales: FoundScales, releases: list[tuple[FeatureMap, ReleasedMom
         *arm_cross.found(),
         *gram.found(),
         *arm_gram.found(),
-        told,
+        known,
         lines,
     )
 
@@ -201,11 +202,11 @@ def _shapes() -> tuple[FloatArray, FloatArray]:
     scales = [(s, wide) for s in np.geomspace(0.01, 0.5, 20) for wide in (0.5, 0.75, 1.0)]
     costs = [np.diff(ndtr(np.log(from_end / s) / wide)) for s, wide in scales]
     end = np.eye(len(MIDDLE))
-    one_sided += costs + [q * end[0] + (1 - q) * one / one.sum() for one in costs[1::6] for q in (0.25, 0.5, 0.75)]
+    one_sided += costs + [q * end[0] + (1 - q) * cost / cost.sum() for cost in costs[1::6] for q in (0.25, 0.5, 0.75)]
     two_valued = [q * end[0] + (1 - q) * end[-1] for q in np.linspace(0.05, 0.95, 19)]
-    found = np.array([*normal, *one_sided, *(one[::-1] for one in one_sided), *two_valued])
-    found /= found.sum(axis=1, keepdims=True)
-    return found, found @ WITHIN_CELL - (found @ MIDDLE) ** 2
+    shapes = np.array([*normal, *one_sided, *(shape[::-1] for shape in one_sided), *two_valued])
+    shapes /= shapes.sum(axis=1, keepdims=True)
+    return shapes, shapes @ WITHIN_CELL - (shapes @ MIDDLE) ** 2
 
 
 # A histogram is compared with shapes in quarters: finer cells would hold little but noise.
@@ -355,8 +356,8 @@ def kept_by_cut(outcome: Margin, cut: FloatArray, spread: float) -> FloatArray:
     It is E y cut(y)/E y^2.
     """
     y = np.abs(MIDDLE - outcome.mean) / spread
-    found: FloatArray = (outcome.shares * y) @ np.minimum(y[:, None], cut) / max(float(outcome.shares @ y**2), 1e-9)
-    return found
+    part: FloatArray = (outcome.shares * y) @ np.minimum(y[:, None], cut) / max(float(outcome.shares @ y**2), 1e-9)
+    return part
 
 
 def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
@@ -369,24 +370,32 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
     kept = [place for place in places if _varies(public.columns, released, place)]
     left_out = [place for place in places if place not in kept]
     hidden = {place: min(_hides(released, place) / 0.25, 1.0) for place in left_out}
-    found: list[tuple[float, float, float, float, float]] = []
+    facts: list[tuple[float, float, float, float, float]] = []
     margins: list[Margin | None] = []
     for place in kept:
         seen, sd = released.columns[place], float(released.cells_sd[place])
         if public.columns[place].kind is ColumnKind.number:
             # Of those who have the number.
-            there = 1 - _missing_share(public.columns, released, place)
-            one = margin(seen / there, sd / there)
-            margins.append(one)
-            found.append((one.mean, one.mean_sd, one.deviation, there, there * one.doubt))
+            present = 1 - _missing_share(public.columns, released, place)
+            column_margin = margin(seen / present, sd / present)
+            margins.append(column_margin)
+            facts.append(
+                (
+                    column_margin.mean,
+                    column_margin.mean_sd,
+                    column_margin.deviation,
+                    present,
+                    present * column_margin.doubt,
+                )
+            )
             continue
         share = min(max(float(seen[0]), 0.0), 1.0)
         variance = share * (1 - share)
         wide = max(variance, min(0.25, sd))
         margins.append(None)
         ratio_sd = math.hypot(0.05, sd * abs(1 - 2 * share) / wide)
-        found.append((share, sd, math.sqrt(wide), max(variance / wide, 0.1), ratio_sd))
-    centre, centre_sd, deviation, ratio, doubt = np.array(found).reshape(-1, 5).T
+        facts.append((share, sd, math.sqrt(wide), max(variance / wide, 0.1), ratio_sd))
+    centre, centre_sd, deviation, ratio, doubt = np.array(facts).reshape(-1, 5).T
     # Cells say a mean within a tenth of a deviation at best.
     centre_sd = np.hypot(LEAST_DOUBT, centre_sd / deviation)
     known = []
@@ -397,8 +406,12 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
                 known.append((i, j, -centre[i] * centre[j] / outer, sd * math.hypot(centre[i], centre[j]) / outer))
     lines = _lines(public, released, kept, margins, centre, deviation)
     known_columns = {
-        place: ColumnFacts(line, None if one is None else one.shares, float(at), float(size), float(off))
-        for place, line, one, at, size, off in zip(kept, lines, margins, centre, deviation, doubt, strict=True)
+        place: ColumnFacts(
+            line, None if column_margin is None else column_margin.shares, float(at), float(size), float(off)
+        )
+        for place, line, column_margin, at, size, off in zip(
+            kept, lines, margins, centre, deviation, doubt, strict=True
+        )
     }
     terms = terms_of(public.columns, public.terms, known_columns)
     for place in terms.left_out:
@@ -522,12 +535,16 @@ def _lines(
         column.covariate: place for place, column in enumerate(public.columns) if column.kind is ColumnKind.missing
     }
     lines = []
-    for place, one, centre, deviation in zip(kept, margins, centres, deviations, strict=True):
+    for place, column_margin, centre, deviation in zip(kept, margins, centres, deviations, strict=True):
         at, to = centre + np.array([-1, 1]) * LINE_CUT * deviation, np.array([-LINE_CUT, LINE_CUT])
-        if one is not None and released.cells_sd[place] < SCORED_NOISE and abs(one.skewness()) > SKEWED:
-            at, to = MIDDLE, normal_scores(one.shares)
-        own = missing.get(public.columns[place].covariate) if one is not None else None
-        lines.append(LineFeature(place, at, to, own))
+        if (
+            column_margin is not None
+            and released.cells_sd[place] < SCORED_NOISE
+            and abs(column_margin.skewness()) > SKEWED
+        ):
+            at, to = MIDDLE, normal_scores(column_margin.shares)
+        indicator = missing.get(public.columns[place].covariate) if column_margin is not None else None
+        lines.append(LineFeature(place, at, to, indicator))
     return tuple(lines)
 
 
@@ -555,27 +572,27 @@ def squared_lengths(public: Public, scales: FoundScales) -> FloatArray:
     With the margins of release 1 no other dependence leaves more beyond any length: comonotone sums are the largest in
     convex order (Dhaene et al. 2002, Insurance: Mathematics and Economics 31:3).
     """
-    own: dict[tuple[int, ColumnKind], list[int]] = {}
+    groups: dict[tuple[int, ColumnKind], list[int]] = {}
     for place, column in enumerate(scales.kept.tolist()):
-        own.setdefault((public.columns[column].covariate, public.columns[column].kind), []).append(place)
-    found, cells = np.ones(RANKS), dict[int, tuple[FloatArray, FloatArray]]()
-    for places in own.values():
+        groups.setdefault((public.columns[column].covariate, public.columns[column].kind), []).append(place)
+    total, cells = np.ones(RANKS), dict[int, tuple[FloatArray, FloatArray]]()
+    for places in groups.values():
         if (number := scales.margins[places[0]]) is not None:
             z, shares = MIDDLE[None], number.shares
         else:
             # Levels of one covariate exclude each other.
             share = np.clip(scales.centre[places], 0, 1)
             z, shares = np.eye(len(places), len(places) + 1), np.append(share, max(1 - share.sum(), 0.0))
-        at = {int(scales.kept[place]): one for place, one in zip(places, z, strict=True)}
-        cells |= {column: (one, shares) for column, one in at.items()}
+        at = {int(scales.kept[place]): values for place, values in zip(places, z, strict=True)}
+        cells |= {column: (values, shares) for column, values in at.items()}
         lines = [line for line in (*scales.lines, *scales.terms.lines) if line.column in at and line.by is None]
-        found += _ranked(sum(np.interp(at[line.column], line.at, line.to) ** 2 for line in lines), shares)
+        total += _ranked(sum(np.interp(at[line.column], line.at, line.to) ** 2 for line in lines), shares)
     for line in scales.terms.lines:
         if line.by is not None:
-            parts = [(one, *cells[one.column]) for one in (line, line.by)]
-            squares = [_ranked(np.interp(z, one.at, one.to) ** 2, shares) for one, z, shares in parts]
-            found += np.minimum(squares[0] * squares[1], LINE_CUT**2)
-    return found
+            parts = [(feature, *cells[feature.column]) for feature in (line, line.by)]
+            squares = [_ranked(np.interp(z, feature.at, feature.to) ** 2, shares) for feature, z, shares in parts]
+            total += np.minimum(squares[0] * squares[1], LINE_CUT**2)
+    return total
 
 
 def _ranked(values: FloatArray, shares: FloatArray) -> FloatArray:
@@ -594,5 +611,5 @@ def normal_scores(shares: FloatArray) -> FloatArray:
 
     score = ndtri(np.clip(np.cumsum(shares) - shares / 2, 0.01, 0.99))
     centre = float(shares @ score)
-    found: FloatArray = (score - centre) / math.sqrt(max(float(shares @ (score - centre) ** 2), 0.05))
-    return found
+    standardised: FloatArray = (score - centre) / math.sqrt(max(float(shares @ (score - centre) ** 2), 0.05))
+    return standardised

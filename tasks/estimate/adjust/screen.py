@@ -78,11 +78,11 @@ def synthetic(
     rows = synthetic_rows(public)
     level = ndtr(random.standard_normal((rows, len(size))) @ root.T)
     z = np.zeros((rows, len(public.columns)))
-    for place, (line, one) in enumerate(zip(features.lines, scales.margins, strict=False)):
-        if one is None:
+    for place, (line, margin) in enumerate(zip(features.lines, scales.margins, strict=False)):
+        if margin is None:
             z[:, line.column] = level[:, place] > 1 - scales.centre[place]
         else:
-            z[:, line.column] = np.interp(level[:, place], np.concatenate([[0], np.cumsum(one.shares)]), EDGES)
+            z[:, line.column] = np.interp(level[:, place], np.concatenate([[0], np.cumsum(margin.shares)]), EDGES)
     return z
 
 
@@ -95,27 +95,29 @@ def library(public: Public, scales: FoundScales, features: FeatureMap, f: FloatA
     numbers = [place for place, kind in enumerate(kinds) if kind is ColumnKind.number]
     none, nothing = np.zeros(0), np.zeros(len(features.lines))
 
-    def curve(shape: Shape, one: int, other: int, at: FloatArray = none, to: FloatArray = none) -> Curve:
-        return Curve(shape, one, other, at, to, 0.0, nothing, 1.0)
+    def curve(shape: Shape, first: int, second: int, at: FloatArray = none, to: FloatArray = none) -> Curve:
+        return Curve(shape, first, second, at, to, 0.0, nothing, 1.0)
 
-    found, heaps = [], heaps_of(scales, features)
+    candidates, heaps = [], heaps_of(scales, features)
     for place in numbers:
         if two_valued(scales.margins[place]):
             continue
-        found.append(curve(Shape.square, place, place))
+        candidates.append(curve(Shape.square, place, place))
         steps = np.quantile(f[:, place], STEPS)
         steps = between_heaps(steps, heaps.get(place, np.zeros((0, 2))), np.sort(f[:, place]))
-        found += [curve(Shape.step, place, place, np.array([step])) for step in steps]
+        candidates += [curve(Shape.step, place, place, np.array([step])) for step in steps]
         margin, line = scales.margins[place], features.lines[place]
         if margin is not None and abs(margin.skewness()) > BENT:
             at = np.interp(MIDDLE, line.at, line.to)
             scored = line.at is MIDDLE
             to = (MIDDLE - margin.mean) / margin.deviation if scored else normal_scores(margin.shares)
-            found.append(curve(Shape.bend, place, place, at, to))
+            candidates.append(curve(Shape.bend, place, place, at, to))
     single = numbers + [place for place, kind in enumerate(kinds) if kind is ColumnKind.flag]
     pairs = itertools.combinations(single, 2)
-    found += [curve(Shape.product, i, j) for i, j in itertools.islice(pairs, max(0, MOST_CANDIDATES - len(found)))]
-    return found[:MOST_CANDIDATES]
+    candidates += [
+        curve(Shape.product, i, j) for i, j in itertools.islice(pairs, max(0, MOST_CANDIDATES - len(candidates)))
+    ]
+    return candidates[:MOST_CANDIDATES]
 
 
 def heaps_of(scales: FoundScales, features: FeatureMap) -> dict[int, FloatArray]:
@@ -123,11 +125,11 @@ def heaps_of(scales: FoundScales, features: FeatureMap) -> dict[int, FloatArray]
 
     A value at a cell's upper end is in that cell, whatever rounding does, as release 1 counts.
     """
-    found, cells = dict[int, FloatArray](), np.stack([EDGES[:-1] + 2 * BESIDE, EDGES[1:] + BESIDE], axis=1)
-    for place, (line, one) in enumerate(zip(features.lines, scales.margins, strict=False)):
-        if one is not None:
-            found[place] = np.interp(cells[one.heaps], line.at, line.to)
-    return found
+    ends, cells = dict[int, FloatArray](), np.stack([EDGES[:-1] + 2 * BESIDE, EDGES[1:] + BESIDE], axis=1)
+    for place, (line, margin) in enumerate(zip(features.lines, scales.margins, strict=False)):
+        if margin is not None:
+            ends[place] = np.interp(cells[margin.heaps], line.at, line.to)
+    return ends
 
 
 def two_valued(margin: Margin | None) -> bool:
@@ -140,13 +142,13 @@ def two_valued(margin: Margin | None) -> bool:
 
 def over_size(slopes: FloatArray, size: float | FloatArray) -> FloatArray:
     """Return intercept and slopes of a curve divided by its size, on the lattice."""
-    found: FloatArray = np.rint(slopes / size * 2.0**BITS) * 2.0**-BITS
-    return found
+    divided: FloatArray = np.rint(slopes / size * 2.0**BITS) * 2.0**-BITS
+    return divided
 
 
 def beside_lines(found: list[Curve], f: FloatArray) -> tuple[Curve, ...]:
     """Take lines out of candidates in synthetic rows f; return those that vary and differ."""
-    raw = np.array([raw_values(one, f) for one in found]).reshape(len(found), len(f))
+    raw = np.array([raw_values(curve, f) for curve in found]).reshape(len(found), len(f))
     mean = raw.mean(axis=1)
     square: FloatArray = np.einsum("cn,cn->c", raw, raw) / len(f)
     # A candidate varies as a flag does that is adjusted for.
@@ -161,16 +163,25 @@ def beside_lines(found: list[Curve], f: FloatArray) -> tuple[Curve, ...]:
     size = np.sqrt(np.maximum(left, APART**2 * (square - mean**2)))
     slopes = over_size(slopes, size)
     curves = tuple(
-        Curve(one.shape, one.first, one.second, one.at, one.to, float(line[0]), line[1:], float(wide))
-        for one, line, wide in zip([found[place] for place in sure], slopes.T, size, strict=True)
+        Curve(
+            candidate.shape,
+            candidate.first,
+            candidate.second,
+            candidate.at,
+            candidate.to,
+            float(line[0]),
+            line[1:],
+            float(wide),
+        )
+        for candidate, line, wide in zip([found[place] for place in sure], slopes.T, size, strict=True)
     )
     correlation = np.corrcoef(curve_values(curves, f).T).reshape(len(curves), len(curves))
     # One of several that are nearly the same: each would be paid and allowed for.
-    own: list[int] = []
+    distinct: list[int] = []
     for place in range(len(curves)):
-        if not own or np.abs(correlation[place, own]).max() < SAME:
-            own.append(place)
-    return tuple(curves[place] for place in own)
+        if not distinct or np.abs(correlation[place, distinct]).max() < SAME:
+            distinct.append(place)
+    return tuple(curves[place] for place in distinct)
 
 
 # Steps of Newton's method to a logit whose arms lie as far apart as seen.
@@ -211,13 +222,13 @@ class Candidates:
     @classmethod
     def of(cls, curves: tuple[Curve, ...], f: FloatArray, heaps: Mapping[int, FloatArray] = NO_HEAPS) -> Candidates:
         """Sum up synthetic rows f, with ``heaps`` along numbers."""
-        c, own = curve_values(curves, f), dict[int, list[int]]()
-        for place, one in enumerate(curves):
-            if one.shape is not Shape.product:
-                own.setdefault(one.first, []).append(place)
-        products = [place for place, one in enumerate(curves) if one.shape is Shape.product]
+        c, by_number = curve_values(curves, f), dict[int, list[int]]()
+        for place, curve in enumerate(curves):
+            if curve.shape is not Shape.product:
+                by_number.setdefault(curve.first, []).append(place)
+        products = [place for place, curve in enumerate(curves) if curve.shape is Shape.product]
         x = np.column_stack([np.ones(len(f)), f])
-        along = curves_along(list(own), list(own.values()), f, c, heaps), products_alone(products, f, c)
+        along = curves_along(list(by_number), list(by_number.values()), f, c, heaps), products_alone(products, f, c)
         return cls(along, x.T @ x / len(f), f)
 
     def arms_differ(self, features: FeatureMap, apart: FloatArray, share: float) -> FloatArray:
@@ -265,8 +276,8 @@ class Candidates:
 def covariance(x: FloatArray, weights: FloatArray) -> FloatArray:
     """Return that of weighted rows."""
     mean = weights @ x / weights.sum()
-    found: FloatArray = (x.T * weights) @ x / weights.sum() - np.outer(mean, mean)
-    return found
+    covariances: FloatArray = (x.T * weights) @ x / weights.sum() - np.outer(mean, mean)
+    return covariances
 
 
 def screen_of(public: Public, scales: FoundScales, learnt: Learnt, random: RandomDraws) -> tuple[Screen, Candidates]:
@@ -319,7 +330,7 @@ def kept_error(public: Public, scales: FoundScales, learnt: Learnt) -> float:
     cross = cross * np.hypot(1, by_arm / ARM_CROSS) / (2 * shares if by_arm else 1.0)
     apart = sd * max(p, 1 - p) / (p * (1 - p))
     square = 1 / (gram**-2.0 + LEAST_DOUBT**-2.0)
-    beta, h = ((one**2).sum(axis=1) for one in (learnt.slopes, learnt.weights))
+    beta, h = ((vectors**2).sum(axis=1) for vectors in (learnt.slopes, learnt.weights))
     both = (learnt.slopes * learnt.weights).sum(axis=1)
     mean, variance = k @ (square * both), k**2 @ ((cross**2 + square * beta) * (apart**2 + square * h))
     return math.sqrt(float(mean) ** 2 + float(variance))
@@ -370,15 +381,15 @@ class Screening:
         """
         if self._drawn is not None:
             return self._drawn
-        found = []
+        biases = []
         for which, (curves, (g, m)) in enumerate(zip(self.candidates.along, self.profiles.draws(), strict=True)):
             for kind, place, functions in self.kept:
                 if kind == which:
                     by = functions * curves.share[place]
                     g[:, place] -= (g[:, place] @ by.T) @ functions
                     m[:, place] -= (m[:, place] @ by.T) @ functions
-            found.append((curves.share * g * m).sum(axis=2))
-        self._drawn = np.concatenate(found, axis=1)
+            biases.append((curves.share * g * m).sum(axis=2))
+        self._drawn = np.concatenate(biases, axis=1)
         return self._drawn
 
     def harm(self) -> FloatArray:
@@ -388,32 +399,32 @@ class Screening:
         """
         free, numbers = self.profiles.confounds() > LIKELY, self.profiles.sizes[0]
         free[[place + kind * numbers for kind, place, _ in self.kept]] = False
-        found: FloatArray = np.where(free, np.sqrt((self.biases() ** 2).mean(axis=0)), 0) / self.least
-        return found
+        ratio: FloatArray = np.where(free, np.sqrt((self.biases() ** 2).mean(axis=0)), 0) / self.least
+        return ratio
 
     def weighed(self, kind: int, place: int) -> FloatArray:
         """Return the means of g and m of a curve in their deviations, shape (B, 2)."""
         means, share = self.profiles.means(kind, place), self.candidates.along[kind].share[place]
-        found: FloatArray = means / np.sqrt(np.maximum(share @ means**2, 1e-12))
-        return found
+        scaled: FloatArray = means / np.sqrt(np.maximum(share @ means**2, 1e-12))
+        return scaled
 
     def take(self, kind: int, place: int, functions: FloatArray) -> None:
         """Keep functions of a curve: what they explain of the other curves' candidates is taken off."""
         curves, means = self.candidates.along[kind], self.profiles.means(kind, place)
         explained = ((functions * curves.share[place]) @ means).T @ functions @ curves.moments[place]
-        own = curves.own[place]
-        explained[:, own[own >= 0]] = 0
+        places = curves.own[place]
+        explained[:, places[places >= 0]] = 0
         self.profiles.take_off(explained.T)
         self.kept.append((kind, place, functions))
         self._drawn = None
 
     def sizes(self) -> tuple[float, float]:
         """Return deviations of the kept curves' parts in outcome and treatment, by release 3."""
-        drawn, found = self.profiles.draws(), list[FloatArray]()
+        draws, squares = self.profiles.draws(), list[FloatArray]()
         for kind, place, functions in self.kept:
             by = functions * self.candidates.along[kind].share[place]
-            found += [np.stack([one[:, place] @ f for one in drawn[kind]], axis=1) ** 2 for f in by]
-        outcome, treatment = np.sqrt(np.concatenate(found).mean(axis=0)).tolist() if found else (0.0, 0.0)
+            squares += [np.stack([part[:, place] @ f for part in draws[kind]], axis=1) ** 2 for f in by]
+        outcome, treatment = np.sqrt(np.concatenate(squares).mean(axis=0)).tolist() if squares else (0.0, 0.0)
         return outcome, treatment
 
     def left(self) -> FloatArray:
@@ -421,8 +432,8 @@ class Screening:
         # A study that declares its terms has stated its model: nothing is allowed for other curves.
         if self.public.trial or (self.public.stated and self.blind):
             return np.zeros(len(self.learnt.error))
-        found: FloatArray = self.biases().sum(axis=1)
-        return found
+        bias: FloatArray = self.biases().sum(axis=1)
+        return bias
 
     def unseen(self) -> float | None:
         """Return by how much curves that noise hides may move the estimate, in deviations.
@@ -459,19 +470,21 @@ def kept_of(screenings: Sequence[Screening]) -> list[Kept]:
     """
     first = screenings[0]
     candidates = first.candidates
-    lines = [Kept(first.learnt.features, one.left(), unseen=one.unseen()) for one in screenings]
+    lines = [Kept(first.learnt.features, screening.left(), unseen=screening.unseen()) for screening in screenings]
     chosen: list[Curve] = []
     while not first.blind and len(chosen) < MOST_KEPT:
-        harms = np.array([one.harm() for one in screenings])
+        harms = np.array([screening.harm() for screening in screenings])
         at = int(harms.max(axis=0).argmax())
         if harms[:, at].max() <= 1:
             break
         numbers = first.profiles.sizes[0]
         kind, place = (0, at) if at < numbers else (1, at - numbers)
-        means = [harm * one.weighed(kind, place) for harm, one in zip(harms[:, at], screenings, strict=True)]
+        means = [
+            harm * screening.weighed(kind, place) for harm, screening in zip(harms[:, at], screenings, strict=True)
+        ]
         functions = directions(candidates.along[kind], place, means, MOST_KEPT - len(chosen))
-        for one in screenings:
-            one.take(kind, place, functions)
+        for screening in screenings:
+            screening.take(kind, place, functions)
         if kind == 0:
             chosen += [candidates.bend(place, values) for values in functions]
         else:
@@ -480,6 +493,6 @@ def kept_of(screenings: Sequence[Screening]) -> list[Kept]:
         return lines
     features = beside(first.learnt.features, tuple(chosen))
     return [
-        Kept(features, one.left(), one.sizes(), one.unseen(), alone)
-        for one, alone in zip(screenings, lines, strict=True)
+        Kept(features, screening.left(), screening.sizes(), screening.unseen(), alone)
+        for screening, alone in zip(screenings, lines, strict=True)
     ]

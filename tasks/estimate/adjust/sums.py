@@ -85,21 +85,21 @@ def arm_moments(encoding: Encoding, features: FeatureMap, rows: CellRows, rho: F
         arms: how many there are.
     """
     k, q = features.count + 1, len(rho)
-    found = ArmSums(np.zeros((arms, q, k)), np.zeros((arms, k)), np.zeros((arms, q)), np.zeros((arms, k, k)))
+    sums = ArmSums(np.zeros((arms, q, k)), np.zeros((arms, k)), np.zeros((arms, q)), np.zeros((arms, k, k)))
     for part, z in encoding.blocks(rows.x):
         by = None if rows.roots is None else rows.roots[part]
         plain = features_of(features, z)[:, : part.stop - part.start]
-        every, r = weighed(plain, by), weighed(rho[:, part], by)
+        plain_weighed, r = weighed(plain, by), weighed(rho[:, part], by)
         # What release 2 multiplies by a code of the arm is on the lattice itself.
         whole = plain if rows.w is None else weighed(plain, rows.w[part])
         for arm in range(arms):
             chosen = np.flatnonzero(rows.t[part] == arm)
-            mine, left = every.take(chosen, axis=1), r.take(chosen, axis=1)
-            found.cross[arm] += left @ mine.T
-            found.own[arm] += whole.take(chosen, axis=1).sum(axis=1)
-            found.squares[arm] += np.einsum("ij,ij->i", left, left)
-            found.grams[arm] += mine @ mine.T
-    return found
+            mine, left = plain_weighed.take(chosen, axis=1), r.take(chosen, axis=1)
+            sums.cross[arm] += left @ mine.T
+            sums.own[arm] += whole.take(chosen, axis=1).sum(axis=1)
+            sums.squares[arm] += np.einsum("ij,ij->i", left, left)
+            sums.grams[arm] += mine @ mine.T
+    return sums
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class ScaleSums:
     @cached_property
     def widths(self) -> tuple[int, ...]:
         """Number of entries of each column, and of the outcome last."""
-        return (*(CELLS if one.kind is ColumnKind.number else 1 for one in self.encoding.encoded), CELLS)
+        return (*(CELLS if column.kind is ColumnKind.number else 1 for column in self.encoding.encoded), CELLS)
 
     @property
     def numbers(self) -> int:
@@ -135,12 +135,14 @@ class ScaleSums:
         A covariate that is one count of zeros and ones moves it by 1, where others move two counts, unless two rows
         stand in two blocks.
         """
-        q, owners = self._covariates + 1, [one.covariate for one in self.encoding.encoded]
+        q, owners = self._covariates + 1, [column.covariate for column in self.encoding.encoded]
         # In the L1 norm one count may weigh twice as much.
-        own, alone = (1.5 / q, 2.0) if self.pure else (math.sqrt(2 / q), math.sqrt(2))
+        usual, alone = (1.5 / q, 2.0) if self.pure else (math.sqrt(2 / q), math.sqrt(2))
         alone = 1.0 if self.blocks else alone
-        single = [one.kind is ColumnKind.flag and owners.count(one.covariate) == 1 for one in self.encoding.encoded]
-        of_columns = np.where([*single, False], alone * own, own)
+        single = [
+            column.kind is ColumnKind.flag and owners.count(column.covariate) == 1 for column in self.encoding.encoded
+        ]
+        of_columns = np.where([*single, False], alone * usual, usual)
         return np.repeat(of_columns, self.widths)
 
     def of_columns(self, x: FloatArray, weights: FloatArray | None = None) -> FloatArray:
@@ -149,18 +151,20 @@ class ScaleSums:
         ``weights``: of the rows, on the lattice.
         """
         columns = self.encoding.encoded
-        counts = [np.zeros(len(_CELL) if one.kind is ColumnKind.number else 1) for one in columns]
-        indicators = {one.covariate: at for at, one in enumerate(columns) if one.kind is ColumnKind.missing}
+        counts = [np.zeros(len(_CELL) if column.kind is ColumnKind.number else 1) for column in columns]
+        indicators = {column.covariate: at for at, column in enumerate(columns) if column.kind is ColumnKind.missing}
         for part, block in self.encoding.blocks(x):
-            z, own = block[:, : part.stop - part.start], None if weights is None else weights[part]
-            for at, one in enumerate(columns):
-                if one.kind is not ColumnKind.number:
-                    counts[at] += z[at].sum() if own is None else z[at] @ own
+            z, row_weights = block[:, : part.stop - part.start], None if weights is None else weights[part]
+            for at, column in enumerate(columns):
+                if column.kind is not ColumnKind.number:
+                    counts[at] += z[at].sum() if row_weights is None else z[at] @ row_weights
                     continue
-                gone = indicators.get(one.covariate)
+                gone = indicators.get(column.covariate)
                 here = slice(None) if gone is None else z[gone] == 0
-                counts[at] += np.bincount(steps_of(z[at][here]), None if own is None else own[here], len(_CELL))
-        counts = [of_steps(one) if len(one) > 1 else one for one in counts]
+                counts[at] += np.bincount(
+                    steps_of(z[at][here]), None if row_weights is None else row_weights[here], len(_CELL)
+                )
+        counts = [of_steps(cells) if len(cells) > 1 else cells for cells in counts]
         return np.concatenate([*counts, np.zeros(0)])
 
 

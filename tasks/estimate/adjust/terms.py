@@ -84,7 +84,7 @@ def terms_of(columns: Sequence[EncodedColumn], places: Sequence[int], known: Map
         places: of the terms among them.
         known: what release 1 says of each kept column, by its place.
     """
-    found: list[tuple[int, LineFeature, float, float]] = []
+    terms: list[tuple[int, LineFeature, float, float]] = []
     before: dict[int, list[LineFeature]] = {}
     left_out: list[int] = []
     for place in places:
@@ -92,25 +92,27 @@ def terms_of(columns: Sequence[EncodedColumn], places: Sequence[int], known: Map
         facts = [known.get(part.column) for part in parts]
         line = None
         if None not in facts:
-            of = [one for one in facts if one is not None]
+            of = [column_facts for column_facts in facts if column_facts is not None]
             if len(parts) == 1:
                 line = _own(parts[0], of[0], before.setdefault(parts[0].column, []))
             else:
-                line = _product([_standardised(part, one) for part, one in zip(parts, of, strict=True)])
+                line = _product(
+                    [_standardised(part, column_facts) for part, column_facts in zip(parts, of, strict=True)]
+                )
         if line is None:
             left_out.append(place)
             continue
-        doubt = math.hypot(*(one.doubt for one in of))
+        doubt = math.hypot(*(column_facts.doubt for column_facts in of))
         # The variance of a square is off by twice what its number's is.
         one_number = len(parts) == 1
         centre_sd = doubt if one_number else math.hypot(doubt, UNKNOWN_CORRELATION)
         ratio_sd = 2 * doubt if one_number else math.hypot(doubt, SQUARED_CORRELATION)
-        found.append((place, line, centre_sd, min(ratio_sd, 1.0)))
+        terms.append((place, line, centre_sd, min(ratio_sd, 1.0)))
     return FoundTerms(
-        places=tuple(one[0] for one in found),
-        lines=tuple(one[1] for one in found),
-        centre_sd=tuple(one[2] for one in found),
-        ratio_sd=tuple(one[3] for one in found),
+        places=tuple(term[0] for term in terms),
+        lines=tuple(term[1] for term in terms),
+        centre_sd=tuple(term[2] for term in terms),
+        ratio_sd=tuple(term[3] for term in terms),
         left_out=tuple(left_out),
     )
 
@@ -126,7 +128,7 @@ def _own(part: TermPart, facts: ColumnFacts, before: list[LineFeature]) -> LineF
         return None
     beside = [facts.line, *before]
     basis, basis_at = (
-        np.column_stack([np.ones(len(z)), *(np.interp(z, one.at, one.to) for one in beside)]) for z in (PLACES, at)
+        np.column_stack([np.ones(len(z)), *(np.interp(z, line.at, line.to) for line in beside)]) for z in (PLACES, at)
     )
     root = np.sqrt(weights)[:, None]
     slopes = np.linalg.lstsq(root * basis, root[:, 0] * seen, rcond=None)[0]
@@ -161,8 +163,8 @@ def _product(parts: Sequence[LineFeature | None]) -> LineFeature | None:
 
 
 def _cut(values: FloatArray) -> FloatArray:
-    found: FloatArray = np.clip(values, -LINE_CUT, LINE_CUT)
-    return found
+    clipped: FloatArray = np.clip(values, -LINE_CUT, LINE_CUT)
+    return clipped
 
 
 def _deviation(values: FloatArray, weights: FloatArray) -> float:
@@ -190,33 +192,33 @@ def _values(part: TermPart, shares: FloatArray, z: FloatArray) -> FloatArray:
     factor, covariate = part.factor, part.covariate
     if covariate is None:
         return z
-    found: FloatArray
+    values: FloatArray
     match factor.function:
         case TermFunction.power:
-            found = z ** (factor.degree or 2)
+            values = z ** (factor.degree or 2)
         case TermFunction.log | TermFunction.sqrt:
             ends = covariate.on_scale
             raw = ends.middle + ends.width / 2 * z
             back = {NumberScale.log: np.exp, NumberScale.sqrt: np.square}.get(covariate.scale or NumberScale.linear)
             raw = np.clip(raw if back is None else back(raw), covariate.lower, covariate.upper)
-            found = np.log(raw) if factor.function is TermFunction.log else np.sqrt(raw)
-            found = found / (np.ptp(found) or 1.0)
+            values = np.log(raw) if factor.function is TermFunction.log else np.sqrt(raw)
+            values = values / (np.ptp(values) or 1.0)
         case TermFunction.above:
             jump = _scaled(covariate, factor.knots)[0] + (-1 if factor.reached else 1) * BESIDE
-            found = (z > jump).astype(np.float64)
+            values = (z > jump).astype(np.float64)
         case TermFunction.spline:
-            found = natural_spline(z, spline_knots(factor, covariate, shares), part.basis)
+            values = natural_spline(z, spline_knots(factor, covariate, shares), part.basis)
         case _:
-            found = z
-    return found
+            values = z
+    return values
 
 
 def _scaled(covariate: NumericCovariate, values: Sequence[float]) -> FloatArray:
     """Return values of a number on the scale on which its declared range is [-1, 1]."""
     on = {NumberScale.log: np.log, NumberScale.sqrt: np.sqrt}.get(covariate.scale or NumberScale.linear, np.asarray)
     ends = covariate.on_scale
-    found: FloatArray = (on(np.array(values, dtype=np.float64)) - ends.middle) / (ends.width / 2)
-    return found
+    scaled: FloatArray = (on(np.array(values, dtype=np.float64)) - ends.middle) / (ends.width / 2)
+    return scaled
 
 
 def spline_knots(factor: TermFactor, covariate: NumericCovariate, shares: FloatArray) -> FloatArray:
@@ -229,11 +231,11 @@ def spline_knots(factor: TermFactor, covariate: NumericCovariate, shares: FloatA
     many = (factor.degree or LEAST_SPLINE) + 1
     outer = OUTER.get(many, USUAL_OUTER)
     reached = np.concatenate([[0.0], np.cumsum(shares)])
-    found = np.interp(np.linspace(outer, 1 - outer, many), reached / reached[-1], EDGES)
+    knots = np.interp(np.linspace(outer, 1 - outer, many), reached / reached[-1], EDGES)
     # Where most have one value knots may meet: each is moved beyond the one before by a place.
     for place in range(1, many):
-        found[place] = max(found[place], found[place - 1] + 1 / (2 * len(PLACES)))
-    return np.asarray(found, dtype=np.float64)
+        knots[place] = max(knots[place], knots[place - 1] + 1 / (2 * len(PLACES)))
+    return np.asarray(knots, dtype=np.float64)
 
 
 def natural_spline(z: FloatArray, knots: FloatArray, basis: int) -> FloatArray:
@@ -245,7 +247,7 @@ def natural_spline(z: FloatArray, knots: FloatArray, basis: int) -> FloatArray:
 
     def over(knot: float) -> FloatArray:
         beyond = np.maximum(z - knot, 0) ** 3 - np.maximum(z - knots[-1], 0) ** 3
-        found: FloatArray = beyond / (knots[-1] - knot)
-        return found
+        ratio: FloatArray = beyond / (knots[-1] - knot)
+        return ratio
 
     return over(float(knots[basis])) - over(float(knots[-2]))
