@@ -37,7 +37,7 @@ from causalveil.tasks.estimate.clusters import ClusteredVariance
 # A value that fewer units lack is taken not to matter: the rule of thumb of Jakobsen et al. (2017, BMC Medical Research
 # Methodology 17:162).
 FEW_MISSING = 0.05
-# A trial is told to be out of balance by chance in fewer than one of a thousand, as `init` does of public rows.
+# Of balanced trials, fewer than one in a thousand are reported as out of balance, as by `init` of public rows.
 UNLIKE = 1e-3
 
 Released = TypeVar("Released")
@@ -89,7 +89,7 @@ class FiveReleases:
 
     @cached_property
     def candidates(self) -> tuple[Screen, Candidates]:
-        """Candidates of release 3, and what a synthetic table says of them."""
+        """Candidate curves of release 3, and their moments in a synthetic table."""
         return screen_of(self.public, self.found_scales, self.first, self._random("screen"))
 
     @property
@@ -99,7 +99,7 @@ class FiveReleases:
 
     @cached_property
     def kept(self) -> Kept:
-        """Curves that are kept, and what the others leave."""
+        """Curves that are kept, and draws of the bias of those that are left out."""
         return kept_of([self.screening])[0]
 
     @property
@@ -117,7 +117,7 @@ class FiveReleases:
     def adjustments(self) -> list[tuple[Learnt, Kept]]:
         """Estimates by releases 1 to 4: with the curves that are kept, and by lines alone.
 
-        One of them where no curve is kept.
+        The list has one entry where no curve is kept.
         """
         if self.refit is None:
             return [(self.first, self.kept)]
@@ -201,12 +201,12 @@ def _given(released: Released | None) -> Released:
 
 
 def differences(question: FiveReleases) -> tuple[CovariateBalance, ...]:
-    """Return how far the arms lie apart in each covariate, and what weights leave of it.
+    """Return each covariate's difference between the arms, before and after weighting.
 
     Declared terms come after covariates.
 
-    All are in deviations within arms. What is left is D - sum_t k_t G_t h_t, by the draws that releases leave possible;
-    k_t add up to 1 for two arms.
+    Differences are in deviations within arms. After weighting they are D - sum_t k_t G_t h_t, averaged over posterior
+    draws; k_t add up to 1 for two arms.
     """
     learnt = question.second
     lines, lean = learnt.features.lines, np.array(learnt.lean) / sum(learnt.lean)
@@ -242,7 +242,7 @@ def unlike(question: FiveReleases) -> tuple[str, ...]:
 
 
 def effective(question: FiveReleases) -> tuple[float, float]:
-    """Return the smaller share of an arm's units that weights leave effective, and its doubt.
+    """Return the least effective share of an arm's units under weights, and its deviation.
 
     The share of an arm is 1/(1 + k^2 h'G h).
     """

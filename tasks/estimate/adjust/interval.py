@@ -47,29 +47,29 @@ COVERS_CURVES = (limit(Code.curves_not_kept),)
 
 
 class Adjusts(Protocol):
-    """A study that has such an estimator."""
+    """A study whose estimator adjusts for covariates."""
 
     @property
     def estimator(self) -> AdjustsBy:
-        """Its settings."""
+        """Settings of the estimator."""
 
 
 def covers_unseen(public: Public) -> tuple[Limit, ...]:
-    """Return what the interval holds of confounding that was not adjusted for."""
+    """Return the limits that name the unadjusted confounding which the interval covers."""
     if public.trial:
         return ()
     return (*COVERS_UNSEEN, *COVERS_CURVES) if looks_for_curves(public) else COVERS_UNSEEN
 
 
 def not_covered(public: Public) -> tuple[Limit, ...]:
-    """Return what the interval does not hold, whatever was released."""
+    """Return the limits that name the errors which no interval covers."""
     if public.trial:
         return (limit(Code.not_randomised),)
     return limit(Code.unmeasured), limit(curves_not_covered(public))
 
 
 def curves_not_covered(public: Public) -> Code:
-    """Return which curves the interval does not hold."""
+    """Return the code of the curves that the interval does not cover."""
     if looks_for_curves(public):
         return Code.other_curves
     return Code.other_terms if public.stated else Code.any_curves
@@ -83,14 +83,14 @@ def confounding(
     explained: float | None = None,
     unseen: float | None = None,
 ) -> ConfoundingStatement:
-    """Return what was done about confounding, or in a trial for precision.
+    """State how confounding was adjusted for, or in a trial how precision was gained.
 
     Args:
         study: the study.
-        public: what is public of it.
-        share: of the variance of confounding that was expected, what the data took off.
+        public: public facts of the study.
+        share: the part of the expected confounding's variance that adjustment removed.
         left_out: covariates that could not be adjusted for.
-        explained: of the outcome's variance within arms, what slopes are seen to explain, if that is known.
+        explained: the part of the outcome's variance within arms that slopes explain; None where it is unknown.
         unseen: by how much curves that noise hides, or that were not looked for, may move the estimate, in outcome
             units.
     """
@@ -102,9 +102,9 @@ def confounding(
 
 
 def cut_away(public: Public, scales: FoundScales, learnt: Learnt) -> tuple[float, NarrowRanges]:
-    """Return the confounding that ranges cut away, and the numbers with many people at an end.
+    """Return the bias by values beyond declared ranges, and numbers with many units at an end.
 
-    The first is what lines leave of it, in deviations.
+    The bias is the confounding that lines leave, in deviations of the outcome.
     """
     margins = {place: margin for place, margin in enumerate(scales.margins) if margin is not None}
     if public.trial or not margins:
@@ -123,29 +123,29 @@ def cut_away(public: Public, scales: FoundScales, learnt: Learnt) -> tuple[float
     return float(left @ np.abs(seen)), NarrowRanges.of(numbers)
 
 
-# What the mean score exceeds so many of its variances by is a misfit, which counts as a bias of either sign. An error
-# whose mean square is so many times another's is the larger one (chosen on ISLP's Default; judged on docs/figures/
-# accuracy.md, of which 17 of 1,680 runs moved: errors .017 for .027, as many intervals hold; without it 90 moved, and
+# The square of a mean score, less this many of its variances, shows a misfit, which counts as a bias of either sign. An
+# error whose mean square is this many times another's is the larger one (chosen on ISLP's Default; judged on
+# docs/figures/accuracy.md, of which 17 of 1,680 runs moved: errors .017 for .027, as many intervals hold; without it 90 moved, and
 # errors doubled).
 CLEAR = 2.0
 
 
 @dataclass(frozen=True)
 class ErrorLaw:
-    """The estimate, and the law of what it is off by: ``error`` + N(0, sampling^2) + noise.
+    """The estimate, and the law of its error: ``error`` + N(0, sampling^2) + noise.
 
     All is in units of u.
 
     Attributes:
         value: the estimate.
-        error: draws of what models leave possible, of mean 0, shape (K,).
+        error: draws of the error that models leave possible, of mean 0, shape (K,).
         sampling: its standard error.
         scale, mixing: of the noise of release 5, as there.
-        adjusted_share: of the variance of confounding that was expected, what the data took off.
-        explained: of the outcome's variance within arms, what slopes are seen to explain; None where noise hides it.
+        adjusted_share: the part of the expected confounding's variance that adjustment removed.
+        explained: the part of the outcome's variance within arms that slopes explain; None where noise hides it.
         narrow: numbers whose declared ranges cut many people.
-        clustered: what is possible of the sampling variance where units of one cluster are correlated; of one side of
-            several, that of the arm's comparison with the reference.
+        clustered: the sampling variance where units of one cluster are correlated; of one side of several, that of the
+            arm's comparison with the reference.
         unseen: by how much curves that noise hides may move the estimate; None where nothing was adjusted for, and of
             a model that the study states.
     """
@@ -191,7 +191,8 @@ def centres_of(question: FiveReleases, released: ReleasedScores, sides: int) -> 
 
     Of one side of several it is that of its own arm.
 
-    v is off in an arm by what release 1 says wrong of its mean, over the arm's share; release 5 tells their difference.
+    v is off in an arm by the error of its mean in release 1, over the arm's share; release 5 shows the difference of
+    these errors.
     """
     p = question.found_scales.arms.share
     return np.array([released.mean / p]) if sides > 1 else released.mean / (2 * np.array([1 - p, p]))
@@ -204,10 +205,10 @@ def contributions(
     arms: int,
     units_of: FloatArray | None = None,
 ) -> Contributions:
-    """Return what scores add to the answers, as releases before the last one tell it.
+    """Return the contribution of scores to each answer, by the releases before the last.
 
-    ``units_of``: what 1 of an outcome is in each subgroup, shape (outcomes, groups), where that differs; 0 of an
-    outcome that is not told there.
+    ``units_of``: the unit of an outcome in each subgroup, shape (outcomes, groups), where units differ; 0 where an
+    outcome has no answer.
     """
     groups = [group for group in asked if group is not None]
     shape = (len(groups[0]) if groups else 1, len(asked), arms)
@@ -230,7 +231,7 @@ def contributions(
 def _added(
     question: FiveReleases, released: ReleasedScores, sides: int
 ) -> tuple[FloatArray, float, FloatArray, FloatArray]:
-    """Return counts, unit, sum of squares and errors of centres, of both arms or of a side's own."""
+    """Return counts, unit, sums of squares and errors of centres, by arm or of a side's arm."""
     scales, scores, public = question.found_scales, question.scores_asked, question.public
     unit, share = scores.cut * scales.arms.spread / public.units, scales.arms.share
     wide = wide_of(scales, question.second)
@@ -285,7 +286,7 @@ def law_of(
     error = learnt.error + kept.left + hidden_bias(public, scales, count, random)
     bias = 0.0
     if not learnt.adjusts:
-        # The plain difference is told as it is: what the posterior says of its confounding is allowed for both ways.
+        # The plain difference is reported: the bias that the posterior expects of it widens the interval on both sides.
         bias = abs(float(error.mean()))
         error = error - float(error.mean())
     mean, noise = scores.cut * released.mean, scores.cut * released.sd
@@ -295,7 +296,7 @@ def law_of(
     sampling = math.sqrt(square_of(float(wide_of(scales, learnt).sum()), scores, released, few) / public.units)
     if clustered is not None:
         sampling *= math.sqrt(clustered.design_effect)
-    # A share that is off takes so much of an arm's error for the effect.
+    # An error of the treated share adds this part of an arm's error to the effect.
     error = error + scales.share_sd * random.standard_normal(count) * (draws.errors @ (learnt.counts / shares))
     if not public.trial:
         slopes = np.einsum("t,ktj,kj->k", lean, draws.slopes, draws.apart)
@@ -339,7 +340,7 @@ def _explained(learnt: Learnt, shares: FloatArray) -> float | None:
 
 
 def curve_names(public: Public, features: FeatureMap) -> tuple[str, ...]:
-    """Return each curve's name: its shape and whose it is."""
+    """Return each curve's name: its shape and its covariates."""
     owner = [public.columns[line.column].name for line in features.lines]
     return tuple(
         f"{curve.shape.value} of {' and '.join(dict.fromkeys((owner[curve.first], owner[curve.second])))}"

@@ -53,9 +53,9 @@ class Mixture:
     """
 
     def __init__(self, seen: FloatArray, noise_sd: FloatArray, before: FloatArray) -> None:
-        """Fit the shares of the widths to what is seen.
+        """Fit the shares of the widths to noisy numbers.
 
-        ``before``: how often each width was seen before.
+        ``before``: the prior count of each width.
         """
         density, self.shares = self._densities(seen, noise_sd), before / before.sum()
         for _ in range(ROUNDS if seen.size else 0):
@@ -65,14 +65,14 @@ class Mixture:
 
     @staticmethod
     def _densities(seen: FloatArray, noise_sd: FloatArray) -> FloatArray:
-        """Densities of what is seen, by each width; in single precision, since they only weigh."""
+        """Return densities of noisy numbers by width, in single precision as they are weights."""
         wide = (WIDTHS**2).reshape(-1, *[1] * seen.ndim)
         precision = (1 / (wide + noise_sd**2)).astype(np.float32)
         density: FloatArray = np.exp(-0.5 * (seen**2).astype(np.float32) * precision) * np.sqrt(precision) + 1e-30
         return density
 
     def draw(self, random: RandomDraws, seen: FloatArray, noise_sd: FloatArray) -> FloatArray:
-        """Draw each number given what is seen of it; any shape."""
+        """Draw each number given its noisy value; any shape."""
         shares = self.shares.astype(np.float32).reshape(-1, *[1] * seen.ndim)
         edges = np.cumsum(shares * self._densities(seen, noise_sd), axis=0)
         chosen = (random.random(seen.shape, np.float32) * edges[-1] > edges[:-1]).sum(axis=0)
@@ -95,7 +95,7 @@ class Symmetric:
 
         Args:
             seen, noise_sd: the matrix and the deviation of its noise, shape (d, d).
-            told: entries that are known otherwise, and say nothing about the others.
+            told: entries that release 1 determines, and that say nothing about the others.
             arms: whether it is a difference of arms, mostly small, with a diagonal; else correlations, of which the
                 diagonal stays 0.
         """
@@ -115,7 +115,7 @@ class Symmetric:
         self.block = Mixture(np.zeros(0), np.zeros(0), block)
 
     def draw(self, random: RandomDraws, seen: FloatArray, noise_sd: FloatArray, along: FloatArray) -> FloatArray:
-        """Draw it given what is seen of it in each chain, shape (chains, d, d).
+        """Draw the matrix given its noisy entries in each chain, shape (chains, d, d).
 
         Args:
             random: of Monte Carlo draws.
@@ -141,7 +141,7 @@ class Symmetric:
 LEAST_VARIANCE, LEAST_EIGENVALUE, LEAST_PART = 1e-4, 0.02, 0.03
 # Least variance of slopes before anything is seen, in units of the outcome's variance within arms.
 LEAST_SLOPE = 1e-12
-# A variance is hidden by noise below so many of its deviations.
+# Noise hides a variance that is less than this many deviations of the noise on it.
 HIDDEN = 2.0
 # The prior of Sigma counts as so many features; its correlation of the arms' slopes, and the grid of that of slopes
 # with what drives treatment: mostly one index drives both, and of independent signs many columns would hardly confound
@@ -179,7 +179,7 @@ class Draws:
 def prior_of(public: Public, scales: FoundScales) -> FloatArray:
     """Return centres of Sigma for a line, shape (correlations, 3, 3).
 
-    What is declared is divided evenly over the lines. What drives treatment drives the outcome too, in either
+    The declared confounding is divided evenly over the lines. A driver of treatment drives the outcome too, in either
     direction: correlations of slopes and eta are on a grid. Chance alone sets the arms apart by 1/(n p (1 - p)), also
     in a trial.
     """
@@ -203,8 +203,8 @@ def centres(slope: float, apart: float) -> FloatArray:
 def sigma_precision(prior: FloatArray, seen: FloatArray, random: RandomDraws) -> FloatArray:
     """Draw Sigma^-1 given (beta_1, beta_0, eta) of some features, shape (chains, 3, features).
 
-    First its centre Psi, with chances |Psi|^(f/2)/|Psi + S|^((f + k)/2), S the sum of squares of k features and f what
-    the prior counts as, then Sigma^-1 given that: Wishart.
+    Its centre Psi is drawn first, with chances |Psi|^(f/2)/|Psi + S|^((f + k)/2), S the sum of squares of k features
+    and f the number of features that the prior counts as. Given Psi, Sigma^-1 is Wishart.
     """
     squares, count = (seen @ seen.swapaxes(1, 2))[:, None], seen.shape[2]
     psi = prior * (PRIOR_FEATURES - 4)
@@ -283,7 +283,10 @@ class Posterior:
             self.uneven = Symmetric(seen[0], noise_sd[0], np.zeros((d, d), dtype=bool), arms=True)
 
     def _roots(self, within: FloatArray, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Draw G's correlation matrix in each chain: roots of its eigenvalues, shape (chains, 1, d), and vectors."""
+        """Draw G's correlation matrix in each chain, as roots of eigenvalues and eigenvectors.
+
+        The roots have the shape (chains, 1, d).
+        """
         along = np.broadcast_to(np.linalg.qr(self.along)[0], (len(within), *self.along.shape))
         correlation = self.alike.draw(self.random, within / sizes, self.moments.gram_sd / sizes, along)
         values, vectors = np.linalg.eigh(correlation + np.eye(self.moments.count))
@@ -292,9 +295,9 @@ class Posterior:
     def _relative(
         self, root: FloatArray, vectors: FloatArray, sizes: FloatArray, apart: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Return a root R of G, what M is expected to be where Gamma = R M R', what is seen beyond, and its noise.
+        """Return a root R of G, and M's prior mean, noisy rest and noise, where Gamma = R M R'.
 
-        In G's eigenbasis: where features hardly vary there is much noise, and arms are taken to be alike.
+        They are in G's eigenbasis: where features hardly vary there is much noise, and arms are taken to be alike.
         """
         moments, p = self.moments, self.share
         outer, twice = apart[:, :, None] * apart[:, None, :], 2 * self.between * sizes
@@ -308,16 +311,16 @@ class Posterior:
         return vectors * root, middle, back @ seen @ back.swapaxes(1, 2) - middle, np.sqrt(variance)
 
     def _grams(self, apart: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Draw deviations of features within arms, and correlation matrices of both arms, of treated, of controls."""
+        """Draw features' deviations, and correlation matrices: within arms, treated, controls."""
         moments, p = self.moments, self.share
-        # Where noise hides D, draws of it may say more than all of a feature's variance.
+        # Where noise hides D, its draws may exceed the whole variance of a feature.
         total = np.maximum(np.diagonal(moments.gram), np.diagonal(moments.gram_sd))
         limit = np.sqrt(total / self.between)
         apart = np.clip(apart, -limit, limit)
         within = moments.gram - self.between * apart[:, :, None] * apart[:, None, :]
         variance, noise = np.diagonal(within, axis1=1, axis2=2), np.sqrt(np.diagonal(moments.gram_sd**2))
         noisy = variance + noise * self.random.standard_normal(variance.shape)
-        # Of a variance that noise hides the logarithm is even, up to what noise allows.
+        # A variance that noise hides has a uniform logarithm, up to the largest value that noise allows.
         most = np.log((np.maximum(variance, 0) + HIDDEN * noise) / LEAST_VARIANCE)
         even = LEAST_VARIANCE * np.exp(most * self.random.random(variance.shape))
         size = np.sqrt(np.maximum(np.where(variance < HIDDEN * noise, even, noisy), LEAST_VARIANCE))
@@ -334,7 +337,10 @@ class Posterior:
         return size, alike, alike + (1 - p) * gamma, alike - p * gamma
 
     def _own(self, size: FloatArray) -> FloatArray:
-        """Return the unit of the prior, over a feature's deviation: of an indicator the one that release 1 says."""
+        """Return the prior's unit of slopes of features that are divided by their deviation.
+
+        It is 1 for a number; an indicator keeps the unit that release 1 gives it.
+        """
         return np.where(self.numbers, 1.0, size)
 
     def _slopes(
@@ -380,7 +386,10 @@ class Posterior:
         return _solved(matrix.reshape(chains, 3 * d, 3 * d), right.reshape(chains, 3 * d)).reshape(right.shape)
 
     def _precision(self, slopes: FloatArray) -> FloatArray:
-        """Draw Sigma^-1 of lines and of curves, shape (chains, 2, 3, 3), given (beta_1, beta_0, eta)."""
+        """Draw Sigma^-1 of lines and of curves given (beta_1, beta_0, eta).
+
+        The shape is (chains, 2, 3, 3).
+        """
         groups = self.groups[: slopes.shape[2]]
         parts = [sigma_precision(prior, slopes[:, :, groups == g], self.random) for g, prior in enumerate(self.prior)]
         return np.stack(parts, axis=1)
@@ -448,7 +457,7 @@ def _product(root: FloatArray, vectors: FloatArray) -> FloatArray:
     return product
 
 
-# Slopes are off by so much of the residual variance in ways that moments do not show: curves of no candidate, cut
+# Error of slopes that moments do not show, as a part of the residual variance: curves of no candidate, cut
 # residuals (0 to .1 held alike on tables 64 to 199).
 DISCREPANCY = 0.02
 # Cuts of scores that are tried, in deviations; tails fall off as exp(-c/TAIL) beyond what the histogram shows
@@ -538,7 +547,7 @@ def as_they_are(learnt: Learnt, scales: FoundScales, random: RandomDraws) -> Lea
 
 
 def tilt_of(draws: Draws, gram: FloatArray, slopes: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return b_t'G_t h_t as far as it stands out of what draws leave possible, shape (2,).
+    """Return b_t'G_t h_t, shrunk by its variance over posterior draws, shape (2,).
 
     Slopes that are noise would put scores beyond cuts where no events are: twice their variance is taken off, as far as
     there is any (a positive part of James and Stein's, which is 0 in five of six draws of noise alone).
@@ -570,7 +579,7 @@ def weights_of(draws: Draws, slopes: FloatArray, discrepancy: float) -> FloatArr
     for arm, b in enumerate(slopes):
         off = draws.slopes[:, arm] - b
         covariance, known = off.T @ off / count, count / (count + d)
-        # So few draws do not show a covariance of many features.
+        # Few draws do not determine a covariance of many features.
         loss = known * covariance + (1 - known) * np.diag(np.diagonal(covariance)) + discrepancy * np.eye(d)
         weighed = draws.grams[:, arm] @ loss
         right = (weighed @ draws.apart[..., None]).sum(axis=0)
@@ -607,7 +616,7 @@ def errors_of(
 
 
 def scores_of(public: Public, scales: FoundScales, learnt: Learnt) -> Scores:
-    """Decide what release 5 sums: its noise grows with the cut, and what is cut away falls."""
+    """Return the scores of release 5, whose cut balances noise against the bias of cutting."""
     cuts = CUTS * unit(scales, learnt)
     lost = np.array([np.abs(losses(scales, learnt, float(cut))).sum() for cut in cuts])
     loss = (scores_sd(public) * cuts) ** 2 + lost**2 + (0.5 * TAIL * np.exp(-CUTS / TAIL) * unit(scales, learnt)) ** 2
@@ -632,11 +641,11 @@ def unit(scales: FoundScales, learnt: Learnt) -> float:
 
 
 def losses(scales: FoundScales, learnt: Learnt, cut: float) -> FloatArray:
-    """Return what a cut of scores takes off each arm's mean, shape (2,).
+    """Return the part of each arm's mean that a cut of scores removes, shape (2,).
 
     It is computed from the outcome's released histogram. Residuals are taken to have the outcome's shape, and an arm's
-    weights to be normal, around 1/p_t or around a line in the outcome: whoever has a rare event is where events are
-    more likely, and so are the weights of the arm that has few people there.
+    weights to be normal, around 1/p_t or around a line in the outcome: a unit with a rare event lies where events are
+    more likely, and there the arm with few units has larger weights.
     """
     away = (MIDDLE - scales.outcome.mean) / scales.outcome.deviation
     y, by_arm = away * math.sqrt(learnt.residual), []

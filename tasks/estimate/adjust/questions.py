@@ -78,14 +78,14 @@ class Said:
 def scales_of(
     joint: TableRecipe, said: Said, counts: tuple[FloatArray, float, int], outcome: int, side: int
 ) -> ReleasedScales:
-    """Release 1 of a question.
+    """Return release 1 of a question.
 
     ``counts``: units by arm, the deviation of their noise, and units of all.
     """
     by_arm, count_sd, units = counts
     sums, arm, weight = said.sums["sums"][:, outcome], side_arm(joint, side), joint.outcome_weights(SCALES)[outcome]
     noise, others, p = said.noise.deviation / units, joint.arms - 1, float(by_arm[arm]) / units
-    # A share of a noisy number of units is off by both.
+    # The share has the noise of the arm's count and of the number of units.
     of_share = count_sd if joint.known_units else count_sd * math.sqrt((1 - p) ** 2 + others * p**2)
     scale_sums, ends = joint.scale_sums, np.cumsum(joint.scale_sums.widths)[:-1]
     weights = scale_sums.weights[np.concatenate([[0], ends])]
@@ -102,7 +102,7 @@ def scales_of(
 def moments_of(
     joint: TableRecipe, said: Said, block: JointMomentSums, question: FiveReleases, outcome: int, side: int
 ) -> ReleasedMoments:
-    """Release 2 or 4 of a question."""
+    """Return release 2 or 4 of a question."""
     if joint.arms > TWO_ARMS:
         return _of_an_arm(joint, said, block, question, outcome, side)
     sums, units, k = said.sums, question.public.units, block.features.count + 1
@@ -132,7 +132,7 @@ def _of_an_arm(
 ) -> ReleasedMoments:
     """Return the moments of one arm of several against all others.
 
-    Residuals of each were cut at its own limit.
+    Residuals of each arm were cut at that arm's limit.
     """
     units, k, p = question.public.units, block.features.count + 1, question.found_scales.arms.share
     sums, sd = {name: values / units for name, values in noisy.sums.items()}, noisy.noise.deviation / units
@@ -160,7 +160,7 @@ def _of_an_arm(
 def screen_of(
     joint: TableRecipe, said: Said, block: JointScreenSums, question: FiveReleases, outcome: int, side: int
 ) -> ReleasedScreen:
-    """Release 3 of a question."""
+    """Return release 3 of a question."""
     del block
     units = question.public.units
     sd = said.noise.deviation / units
@@ -171,7 +171,7 @@ def screen_of(
 def scores_of(
     joint: TableRecipe, said: Said, block: JointScoreSums, question: FiveReleases, outcome: int, side: int
 ) -> ReleasedScores:
-    """Release 5 of a question."""
+    """Return release 5 of a question."""
     del block
     units, noise, weight = question.public.units, said.noise, float(joint.outcome_weights(SCORES)[outcome])
     if joint.products:
@@ -226,9 +226,9 @@ class JointScales:
         counts: noisy numbers of units, shape (groups, arms); of one subgroup of all units they add up to n. Of outcomes
             with rows of their own each class has those of the units that have them, in place of a subgroup.
         count_sd: deviation of the noise on each, by subgroup.
-        units: of each subgroup, whole: what its means are over.
+        units: of each subgroup, a whole number by which its sums are divided.
         questions: by subgroup, outcome and side.
-        effective: of survey weights by subgroup, as many units of equal weight as tell as much.
+        effective: effective sample size of survey weights, by subgroup.
     """
 
     counts: FloatArray
@@ -244,14 +244,17 @@ def _counts(joint: TableRecipe, noisy: Said) -> tuple[FloatArray, float]:
     if joint.known_units is not None and joint.counts == 1:
         return np.concatenate([joint.known_units - counts, counts]), sd
     if joint.known_units is not None:
-        # The arms add up to what is public: what one has too much the others have too little.
+        # The arms add up to the public number of units: each count takes an equal part of the difference.
         counts = counts + (joint.known_units - counts.sum()) / joint.arms
         sd *= math.sqrt((joint.arms - 1) / joint.arms)
     return counts, sd
 
 
 def _effective(noisy: Said, units: int, most: float) -> float | None:
-    """Return (sum a)^2/sum a^2 of survey weights a in [0, 1], whose sum is ``units``: between that and all units."""
+    """Return (sum a)^2/sum a^2 of survey weights a in [0, 1], whose sum is ``units``.
+
+    It lies between that sum and the number of all units.
+    """
     if "weights" not in noisy.sums:
         return None
     return units**2 / min(max(float(noisy.sums["weights"][0]), units**2 / max(most, units)), units)
@@ -266,7 +269,7 @@ class JointDraws:
         pieces: all units.
         budget: of the stage that draws.
         workers: threads; no sum depends on it.
-        times: of rehearsals on fewer people than there are units: how many each stands for.
+        times: of a rehearsal, how many units each simulated person stands for; else 1.
         enclave: where exact sums of release 2 stay for release 4; None: it sums rows again.
     """
 
@@ -278,7 +281,7 @@ class JointDraws:
     enclave: Enclave | None = None
 
     def scales(self) -> JointScales:
-        """Release 1."""
+        """Draw release 1."""
         recipes, sides = self.recipe.of_blocks, range(self.recipe.sides)
         released = [
             sums for sums in made(self._draw(SCALES, [JointScaleSums(joint) for joint in recipes])) if sums is not None
@@ -302,7 +305,7 @@ class JointDraws:
         return JointScales(counts, errors, units, questions, effective)
 
     def lines(self, asked: Asked) -> Answered[ReleasedMoments]:
-        """Release 2."""
+        """Draw release 2."""
         return made(
             self._release(
                 LINES, asked, lambda joint, group: _moments(joint, group, group[0][0].lines_asked), moments_of
@@ -310,7 +313,7 @@ class JointDraws:
         )
 
     def screen(self, asked: Asked) -> Answered[ReleasedScreen] | None:
-        """Release 3; None where public facts say that no curve could be seen."""
+        """Draw release 3; None where public facts say that no curve could be seen."""
 
         def block(joint: TableRecipe, group: Questions) -> JointScreenSums:
             screens = [[question.screen_asked for question in row] for row in group]
@@ -319,7 +322,7 @@ class JointDraws:
         return self._release(SCREEN, asked, block, screen_of)
 
     def refit(self, asked: Asked) -> Answered[ReleasedMoments] | None:
-        """Release 4; None likewise.
+        """Draw release 4; None where public facts say that no curve could be seen.
 
         Where no curve is kept it has the features of release 2, and so its exact sums.
         """
@@ -328,7 +331,7 @@ class JointDraws:
         )
 
     def scores(self, asked: Asked) -> Answered[ReleasedScores]:
-        """Release 5."""
+        """Draw release 5."""
 
         def block(joint: TableRecipe, group: Questions) -> JointScoreSums:
             return JointScoreSums(
@@ -339,7 +342,7 @@ class JointDraws:
             return made(self._release(SCORES, asked, block, scores_of))
         joint, recipes = self.recipe, self.recipe.of_blocks
         blocks = [None if group is None else block(recipe, group) for recipe, group in zip(recipes, asked, strict=True)]
-        # All classes together: every row counts, and each lacks what it has not.
+        # All classes are released together, over all rows; a row adds 0 to outcomes that it does not have.
         whole = replace(joint, classes=())
         (released,) = made(replace(self, recipe=whole)._draw(SCORES, [ScoresOfClasses(joint, blocks)]))
         return tuple(
@@ -360,14 +363,14 @@ class JointDraws:
         codes: Callable[[int], Any] | float,
         units_of: FloatArray | None = None,
     ) -> ReleasedTotals:
-        """Release 6.
+        """Draw release 6.
 
         Args:
             asked: the questions, all but their scores set.
             scores: release 5, whose means are the centres.
             estimand: of the study.
             codes: of the clusters of each piece's rows; in rehearsals the intraclass correlation that is assumed.
-            units_of: what 1 of each outcome is in each subgroup, where that differs.
+            units_of: the unit of each outcome in each subgroup, where units differ.
         """
         joint, totals, mechanism = self.recipe, made(self.recipe.totals), made(self.recipe.mechanism(CLUSTERS))
         exact, icc = np.zeros(totals.shape), codes if isinstance(codes, float) else None
@@ -428,7 +431,7 @@ class JointDraws:
         numbers = [0 if block is None else numbers_of(block) for block in blocks]
         sums = self._exact(slot, blocks, numbers)
         exact = sums * np.concatenate([joined(block_weights) for block_weights in weights]) * self.times
-        # Where there are no sums a number of 0 has noise: what is declared is drawn.
+        # Without sums a single 0 is released with noise: a declared charge is always drawn.
         released = mechanism.release(exact if len(exact) else np.zeros(1), slot, self.budget)
         noise, parts = noise_on(mechanism, len(exact)), cut(released[: len(exact)], numbers)
         unweighted = [_split(values, block_weights) for values, block_weights in zip(parts, weights, strict=True)]
@@ -438,7 +441,10 @@ class JointDraws:
         ]
 
     def _exact(self, slot: Slot, blocks: Sequence[JointSums | None], numbers: Sequence[int]) -> FloatArray:
-        """Return exact sums of all blocks, one after the other; release 4 without curves has those of release 2."""
+        """Return exact sums of all blocks, one after the other.
+
+        Release 4 without curves has those of release 2.
+        """
         moments = [block for block in blocks if isinstance(block, JointMomentSums)]
         if self.enclave is not None and slot == REFIT and not any(block.features.curves for block in moments):
             return self.enclave.load(SUMS_OF_LINES)
@@ -448,7 +454,7 @@ class JointDraws:
         return sums
 
     def _sums(self, of: Sequence[Callable[[CellRows], FloatArray]], numbers: Sequence[int]) -> list[FloatArray]:
-        """Return the exact sums of each subgroup, or of each class of outcomes over the rows that have these."""
+        """Return the exact sums of each subgroup, or of each class over rows with its outcomes."""
         classes = self.recipe.classes
         if not classes:
             return by_block(self.pieces, of, numbers, self.workers)
@@ -519,7 +525,7 @@ def of_table(
 
 
 def begun(joint: TableRecipe, scales: JointScales) -> Asked:
-    """Return what release 1 decides."""
+    """Return the questions of each subgroup, with the lines that release 1 determines."""
     groups = list[Questions | None]()
     effective = scales.effective or [None] * len(scales.units)
     released = scales.counts, scales.count_sd, scales.units, scales.questions, effective
@@ -539,17 +545,17 @@ def begun(joint: TableRecipe, scales: JointScales) -> Asked:
 
 
 def with_lines(joint: TableRecipe, asked: Asked, lines: Answered[ReleasedMoments]) -> Asked:
-    """Return what releases 1 and 2 decide.
+    """Return the questions with release 2 and the candidates of release 3.
 
     Candidates are those of the first primary outcome, or of a class's first.
 
-    Here and below all is decided at once: its random numbers are those of the releases that there are.
+    Here and in the functions below all is computed at once: the releases up to here seed its random draws.
     """
 
     def decide(group: Questions, first: int) -> None:
         primary = group[first]
         curves, known = primary[0].candidates[0].curves, primary[0].candidates[1]
-        # What lines leave of treatment is released once, by the weights of that outcome.
+        # The residual of treatment is released once, by the weights of the primary outcome.
         sides = [screened(question.public, question.found_scales, question.first, curves) for question in primary]
         for row in group:
             for question, side in zip(row, sides, strict=True):
@@ -581,7 +587,7 @@ def with_screen(asked: Asked, screen: Answered[ReleasedScreen] | None) -> Asked:
 
 
 def with_refit(asked: Asked, refit: Answered[ReleasedMoments] | None) -> Asked:
-    """Return what release 5 sums."""
+    """Return the questions with release 4 and the scores that release 5 sums."""
 
     def decide(group: Questions) -> None:
         for row in group:
@@ -608,14 +614,14 @@ def clustered_variances(
     totals: ReleasedTotals,
     units_of: FloatArray | None = None,
 ) -> ClusteredVariances:
-    """Return what release 6 says of the sampling variance of each answer."""
+    """Return the sampling variance of each answer by release 6."""
     return made(joint.totals).read(contributions(estimand, asked, scores, joint.arms, units_of), totals)
 
 
 def with_scores(asked: Asked, scores: Answered[ReleasedScores], clustered: ClusteredVariances | None = None) -> Asked:
-    """Return what all releases say.
+    """Return the questions with all their releases.
 
-    ``clustered``: by release 6, of a study with clusters.
+    ``clustered``: sampling variances by release 6, of a study with clusters.
     """
     questions = _with(asked, "scores", scores)
     if clustered is None:
