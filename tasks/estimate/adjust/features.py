@@ -99,7 +99,7 @@ class FeatureMap:
 
     @cached_property
     def made_lines(self) -> LineArrays:
-        """Lines likewise."""
+        """Lines made ready for blocks of rows."""
         return LineArrays(self.lines)
 
 
@@ -195,7 +195,7 @@ def curve_values(curves: tuple[Curve, ...], f: FloatArray) -> FloatArray:
 HAIR = 1 - 2.0**-40
 # Rows of which features are made at a time: few enough for a processor's cache, and enough for a call.
 BLOCK = 2_048
-# Of which so many have their curves made at once: there are up to 200, where lines are few.
+# Rows of a block whose curves are made at once: there are up to 200 curves, where lines are few.
 PART = 256
 # A category of so many levels has one column, that of the second; a line of so many knots is straight.
 TWO = 2
@@ -290,7 +290,7 @@ class LineArrays:
     """Lines made ready for blocks of rows: those of two knots together, the others one by one."""
 
     def __init__(self, lines: tuple[LineFeature, ...]) -> None:
-        """Arrange what the lines say."""
+        """Arrange knots and slopes of the lines."""
         self.lines = lines
         self.straight = np.array([len(line.at) == TWO and line.at[0] < line.at[1] for line in lines], dtype=np.bool_)
         ends = [(*line.at, *line.to) for line, straight in zip(lines, self.straight, strict=True) if straight]
@@ -337,7 +337,7 @@ class CurveArrays:
     """
 
     def __init__(self, curves: tuple[Curve, ...]) -> None:
-        """Arrange what the curves say by row of their values."""
+        """Arrange the curves by shape, in the order of the rows of their values."""
         shapes = [{Shape.step: 1, Shape.bend: 2}.get(curve.shape, 0) for curve in curves]
         self.order: IntArray = np.argsort(shapes, kind="stable")
         self.curves = tuple(curves[place] for place in self.order)

@@ -123,10 +123,10 @@ def cut_away(public: Public, scales: FoundScales, learnt: Learnt) -> tuple[float
     return float(left @ np.abs(seen)), NarrowRanges.of(numbers)
 
 
-# The square of a mean score, less this many of its variances, shows a misfit, which counts as a bias of either sign. An
-# error whose mean square is this many times another's is the larger one (chosen on ISLP's Default; judged on
-# docs/figures/accuracy.md, of which 17 of 1,680 runs moved: errors .017 for .027, as many intervals hold; without it 90 moved, and
-# errors doubled).
+# The square of a mean score less its prediction shows misfit beyond this many of its variances: a bias of either sign.
+# An error whose mean square is this many times another's is the larger one (chosen on ISLP's Default; judged on
+# docs/figures/accuracy.md, of which 17 of 1,680 runs moved: errors .017 for .027, as many intervals hold; without it
+# 90 moved, and errors doubled).
 CLEAR = 2.0
 
 

@@ -32,13 +32,13 @@ QUANTILES = np.array([*TAILS, *np.arange(1, 48) / 48, *(1 - tail for tail in TAI
 CELLS = len(QUANTILES) + 1
 # How far the smooth half of the process reaches, in parts of all people; the other half is a random walk.
 REACHES = 0.15
-# Deviations (a, b) of curves that are there; their correlation, as that of slopes of lines with what drives treatment.
+# Deviations (a, b) of curves that exist; their correlation, as that of slopes of lines with what drives treatment.
 WIDTHS_OUTCOME, WIDTHS_TREATMENT = (0.05, 0.12, 0.3, 0.6), (0.1, 0.25, 0.6, 1.2)
 ALONG = (-0.95, -0.7, 0.7, 0.95)
 # An outcome's curve of which treatment shows no part may have one of these, which chance, 1/sqrt(n p (1 - p)), hides
 # in 30,000 and in 5,000 people.
 HIDDEN = (0.0, 0.02, 0.05)
-# What was counted before any was seen: of each curve 2 that do nothing, some that drive one of both, some that confound
+# Prior counts: for each curve 2 without effect, then those that drive outcome or treatment alone, and that confound
 # (as of single candidates, which were chosen on random tables 0 to 199).
 NULL, ONE_SIDED, BOTH, ROUNDS = 2.0, 3.0, 5.0, 40
 # A curve is seen where confounding is as likely as not; one that is, in four of five runs, has readings of outcome and
@@ -46,16 +46,16 @@ NULL, ONE_SIDED, BOTH, ROUNDS = 2.0, 3.0, 5.0, 40
 SEEN, LONGER = 0.5, float(ndtri(0.8)) / math.sqrt(2)
 NO_HEAPS: Mapping[int, FloatArray] = MappingProxyType({})
 NO_HEAP = np.zeros((0, 2))
-# Candidates that correlate so much are the same: one has less than APART of its deviation beside the other.
+# Candidates that correlate more count as equal: one has less than APART of its deviation beside the other.
 SAME = 0.9
 APART = math.sqrt(1 - SAME**2)
 
 
 def _grid() -> tuple[FloatArray, FloatArray]:
-    """Return the grid of Sigma and what was counted of each.
+    """Return the grid of Sigma and the prior count of each point.
 
-    (a, b, r) stand in rows, that of no curve first. What is twice as wide is half as likely: the logarithm of a width
-    is even.
+    (a, b, r) stand in rows, that of no curve first. A width twice as large is half as likely: its logarithm is
+    uniform.
     """
     wide = [(a, b, r) for a in WIDTHS_OUTCOME for b in HIDDEN for r in (ALONG if b else (0.0,))]
     apart = [(0.0, b, 0.0) for b in WIDTHS_TREATMENT]
@@ -71,11 +71,11 @@ def _grid() -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True)
 class CurveGroup:
-    """Curves along some numbers, or along some products: what a synthetic table says of them.
+    """Curves along numbers, or of products, with their moments in a synthetic table.
 
     Attributes:
         own: places of each curve's candidates, -1 beyond the last, shape (curves, J).
-        lines: place of each one's line; -1 of a product.
+        lines: place of each curve's line; -1 of a product.
         at: of each cell the line's mean, shape (curves, B).
         ends: a function has the cell's value between them: those of heaps, or its mean twice, shape (curves, B, 2).
         share: of rows in each cell, 0 in cells that there are not, shape (curves, B).
@@ -105,10 +105,10 @@ class CurveGroup:
 
     @cached_property
     def process(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the process in the eigenbasis of what candidates see of it.
+        """Return the process in the eigenbasis of its moments with candidates.
 
-        Eigenvalues (curves, J), directions of candidates (curves, J, J), and covariances of cells with what is seen
-        along these (curves, B, J).
+        Eigenvalues (curves, J), directions of candidates (curves, J, J), and covariances of cells with moments along
+        these (curves, B, J).
         """
         kernel = self.root @ self.root.swapaxes(1, 2)
         values, vectors = np.linalg.eigh(self.readings.swapaxes(1, 2) @ kernel @ self.readings)
@@ -116,9 +116,9 @@ class CurveGroup:
 
     @cached_property
     def single(self) -> tuple[FloatArray, FloatArray]:
-        """Return what candidates see of each shape alone.
+        """Return the moments of each shape alone with candidates, as lengths and directions.
 
-        Its length has the shape (curves, B), its direction (curves, B, J).
+        Lengths have the shape (curves, B), directions (curves, B, J).
         """
         seen = self.alone @ self.readings
         length = np.sqrt((seen**2).sum(axis=2))
@@ -126,7 +126,7 @@ class CurveGroup:
 
     @cached_property
     def shapes(self) -> FloatArray:
-        """Return the chances of the process and each shape before anything is seen.
+        """Return the prior probabilities of the process and of each shape alone.
 
         The shape is (curves, 1 + B).
         """
@@ -193,7 +193,7 @@ def curves_along(
 
     Args:
         places: of the numbers' lines.
-        own: places of each one's candidates.
+        own: places of each number's candidates.
         f, c: lines and candidates of the rows, shape (rows, d) and (rows, m).
         heaps: ends of those along each number, shape (heaps, 2).
     """
@@ -241,7 +241,7 @@ def products_alone(places: Sequence[int], f: FloatArray, c: FloatArray) -> Curve
 
 
 class Profiles:
-    """Posterior of all curves, given what is seen of candidates.
+    """Posterior of all curves, given noisy moments of candidates.
 
     Curves along numbers come before products.
     """
@@ -258,10 +258,10 @@ class Profiles:
 
         Args:
             own: the curves.
-            seen: of the outcome and of treatment by each candidate, shape (m, 2); None: nothing was seen.
-            sds: deviation of what is seen of either.
+            seen: moments of each candidate with outcome and treatment, shape (m, 2); None: nothing was released.
+            sds: deviation of the noise on moments with the outcome, and with treatment.
             random: of Monte Carlo draws.
-            count: how many there are.
+            count: number of draws.
         """
         self.own, self.seen, self.sds, self.sizes = tuple(own), seen, np.array(sds), [len(curves.own) for curves in own]
         self.grid, prior = _grid()
@@ -279,7 +279,7 @@ class Profiles:
         self.fitted = prior / prior.sum()
         self.likelihood = self._likelihood()
         if seen is not None:
-            # Of each point of the grid, over all shapes.
+            # Likelihood of each point of the grid, over all shapes.
             likely = [
                 (curves.shapes[:, None] * likelihood).sum(axis=2)
                 for curves, likelihood in zip(own, self.likelihood, strict=True)
@@ -291,14 +291,17 @@ class Profiles:
         self.chances = self._of_grid()
 
     def take_off(self, explained: FloatArray) -> None:
-        """Take off what is seen what kept features explain of it, shape (m, 2)."""
+        """Take off the part of the moments that kept features explain, shape (m, 2)."""
         if self.seen is not None:
             self.seen = self.seen - explained
             self.likelihood = self._likelihood()
             self.chances = self._of_grid()
 
     def _likelihood(self) -> list[FloatArray]:
-        """Return the likelihood of what is seen over the largest one of a curve, shape (curves, grid, shapes)."""
+        """Return the likelihood of the moments over each curve's largest one.
+
+        Each array has the shape (curves, grid, shapes).
+        """
         likelihoods = []
         for curves in self.own:
             log = np.zeros((len(curves.own), len(self.grid), curves.shapes.shape[1]))
@@ -319,7 +322,7 @@ class Profiles:
         return by_curve
 
     def confounds(self) -> FloatArray:
-        """Return the chance that each curve is in both."""
+        """Return the probability that each curve drives both outcome and treatment."""
         both = self.grid[:, 0] * self.grid[:, 1] > 0
         return np.concatenate([np.zeros(0), *(chances[:, both].sum(axis=(1, 2)) for chances in self.chances)])
 
@@ -429,7 +432,7 @@ class Profiles:
 
 
 def _chosen(alone: FloatArray, shape: IntArray) -> FloatArray:
-    """Return what is known of the shapes that were drawn, by curve and draw; 0 of the process."""
+    """Return a quantity of the drawn shapes, by curve and draw; 0 of the process."""
     padded = np.concatenate([np.zeros((len(alone), 1, *alone.shape[2:])), alone], axis=1)
     values: FloatArray = padded[np.arange(len(alone))[:, None], shape]
     return values
@@ -443,7 +446,7 @@ def _times_sigma(sigma: FloatArray, y: FloatArray, t: FloatArray) -> tuple[Float
 
 
 def directions(curves: CurveGroup, place: int, means: Sequence[FloatArray], most: int) -> FloatArray:
-    """Return what is kept of a curve: one or two functions over its cells.
+    """Return the one or two functions over its cells by which a curve is kept.
 
     Their mean square is 1, their shape (kept, B).
 
@@ -451,7 +454,7 @@ def directions(curves: CurveGroup, place: int, means: Sequence[FloatArray], most
         curves: those along numbers, or along products.
         place: of the curve.
         means: of g and m of each question, shape (B, 2), weighed by what they harm.
-        most: how many there may be.
+        most: largest number of functions.
     """
     root = np.sqrt(curves.share[place])
     rows = np.concatenate([mean.T for mean in means]) * root

@@ -100,7 +100,7 @@ def parts_of(public: Public) -> Parts:
 def may_curve(public: Public) -> bool:
     """Return whether there is a number, or a second covariate.
 
-    What a single one of levels does is a line of each level.
+    A single covariate of levels has a line for each level, and leaves no curve.
     """
     numbers = any(column.kind is ColumnKind.number for column in public.columns)
     return numbers or len({column.covariate for column in public.columns}) > 1
@@ -130,7 +130,7 @@ def moments_sd(public: Public) -> float:
 
 
 def refit_sd(public: Public, features: int) -> float:
-    """Return the same of release 4 with so many features."""
+    """Return the deviation of the noise on a mean of release 4 with this many features."""
     return _moments_sd(public, parts_of(public).refit, features)
 
 
@@ -213,7 +213,7 @@ def noise_on(mechanism: Mechanism, numbers: int) -> Noise:
 
 
 def made(released: R | None) -> R:
-    """Return what a release that every study has said.
+    """Return a release that every study has.
 
     Raises:
         ChargesDiffer: it was not made.
@@ -279,8 +279,8 @@ class TableRecipe:
         """The recipe of each block of a release: of each subgroup, or of each class of outcomes.
 
         Outcomes of a class share rows. A class has a table's release by itself, times the norm of its outcomes'
-        weights: with their squares those of all releases add up (``docs/proofs/questions.md``, section 12). Who has no
-        such outcome is as who is not eligible.
+        weights: with their squares those of all releases add up (``docs/proofs/questions.md``, section 12). A row
+        without such an outcome counts as one that is not eligible.
         """
         return self._of_classes if self.classes else (self,) * self.groups
 
@@ -331,7 +331,7 @@ class TableRecipe:
     def outcome_weights(self, slot: Slot) -> FloatArray:
         """Return w_k in a release.
 
-        Their squares add up to 1, or they themselves where it is bounded in the L1 norm.
+        Their squares add up to 1, or the weights themselves where the release is bounded in the L1 norm.
         """
         weights = np.array(self.weights)
         return weights / weights.sum() if self.in_l1(slot) else weights
@@ -340,7 +340,7 @@ class TableRecipe:
     def counts(self) -> int:
         """Number of counts of units in a subgroup.
 
-        In the L1 norm one is enough of two arms that add up to what is public.
+        In the L1 norm one count is enough of two arms that add up to the public number.
         """
         return 1 if self.pure and self.arms == TWO_ARMS and self.known_units is not None else self.arms
 
@@ -368,7 +368,7 @@ class TableRecipe:
     def public(self, outcome: int, units: int, effective: float | None = None) -> Public:
         """Return what is public of one outcome's question in a subgroup of so many units.
 
-        ``effective``: as many as tell as much as all, where they have survey weights.
+        ``effective``: effective sample size, where units have survey weights.
         """
         ratio = SCORES_L1 / self._block(SCORES)[1] if self.pure else 1.0
         return replace(
@@ -401,7 +401,7 @@ class TableRecipe:
         return vector_mechanism(sums_sensitivity(self.groups * numbers, units, size), cost)
 
     def _block(self, slot: Slot) -> tuple[int, float]:
-        """The most numbers that a subgroup has, and the sensitivity."""
+        """Return the largest number of sums in a subgroup, and the sensitivity."""
         if self.classes and not (self.products and slot == SCORES):
             blocks = [recipe._block(slot) for recipe in self.of_blocks]
             return sum(numbers for numbers, _ in blocks), max(size for _, size in blocks)
@@ -445,7 +445,7 @@ def _asked(settings: RegressionEstimator, pure: bool) -> tuple[Decimal, ...] | N
 def joint_recipe(study: EffectStudy, sizes: Sizes | None, before: Mapping[str, Decimal] = ALL) -> TableRecipe:
     """Return every draw of a table.
 
-    One whose number of units is unknown is taken for a large one.
+    A table whose number of units is unknown counts as a large one.
 
     Args:
         study: the table.

@@ -123,7 +123,7 @@ class Public:
 
     @property
     def effective_units(self) -> float:
-        """Return as many units of equal weight as tell as much."""
+        """Effective sample size: all units, or (sum a)^2/sum a^2 of survey weights a."""
         return self.units if self.effective is None else self.effective
 
     @property

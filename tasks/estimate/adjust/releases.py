@@ -63,7 +63,7 @@ def by_block(
     Args:
         pieces: all units.
         of: from some rows of a subgroup to their sums, by subgroup.
-        numbers: how many sums each has.
+        numbers: number of sums of each subgroup.
         workers: threads; the sums do not depend on it.
 
     Returns:
@@ -156,7 +156,7 @@ class Residuals:
     def of(cls, found: Sequence[Sequence[ArmScales]]) -> Residuals:
         """Return means, deviations and limits of a subgroup, by outcome and side.
 
-        Of two arms one side has both, else each its own.
+        With two arms the one side has both; with more arms each side has its own.
         """
 
         def by_arm(sides: Sequence[ArmScales]) -> Sequence[tuple[float, float, float]]:
@@ -179,7 +179,7 @@ class Residuals:
 class JointMomentSums:
     """Releases 2 and 4: moments of two arms together, or of each of more arms.
 
-    Of two arms they are the moments of both and, with a delta, what differs between them. ``share``: of the arm that is
+    Of two arms they are the moments of both and, with a delta, differences between them. ``share``: of the arm that is
     not the reference, where there are two.
     """
 
@@ -228,9 +228,10 @@ class JointMomentSums:
 
 @dataclass(frozen=True)
 class JointScreenSums:
-    """Release 3: candidates with what lines leave of each outcome, and of each side's arm.
+    """Release 3: products of candidates with residuals of each outcome and of each side's arm.
 
-    ``screens``: by outcome and side; all have the candidates of the first primary outcome, which says of arms.
+    ``screens``: by outcome and side; all have the candidates of the first primary outcome, whose
+    screens give the residuals of the arms.
     """
 
     joint: TableRecipe
@@ -298,7 +299,7 @@ def with_products(v: FloatArray) -> Named:
 
 @dataclass(frozen=True)
 class JointScoreSums:
-    """Release 5: scores and their squares, by outcome and side. ``scores``: likewise.
+    """Release 5: scores and their squares, by outcome and side, as ``scores`` are.
 
     Of contrasts of two outcomes it has products of scores, squares among them.
 
@@ -350,7 +351,7 @@ class ScoresOfClasses:
 
     Attributes:
         joint: the table.
-        blocks: scores of each class of outcomes; None of one that noise hides.
+        blocks: scores of each class of outcomes; None of a class that noise hides.
     """
 
     joint: TableRecipe
@@ -380,7 +381,7 @@ class ClusterScores:
     Release 6 has totals of them.
 
     Attributes:
-        scores: those of each subgroup; None of one that noise hides.
+        scores: those of each subgroup; None of a subgroup that noise hides.
         centres: the released mean of v in each arm, shape (outcomes, groups, arms).
     """
 
@@ -411,5 +412,5 @@ def of_side(t: np.ndarray, side: int, joint: TableRecipe) -> BoolArray:
 
 
 def numbers_of(block: JointSums) -> int:
-    """Return how many numbers a block has."""
+    """Return the number of sums of a block."""
     return sum(math.prod(weight.shape) for weight in block.weights.values())

@@ -35,12 +35,12 @@ class SeenMoments:
     Features f are less their mean, y = (u - m_t)/spread, s = 1 for treated and -1 for controls.
 
     Attributes:
-        middle, middle_sd: mean of f, and what is left of doubt in it.
+        middle, middle_sd: mean of f, and the deviation of its error.
         apart: difference of the arms' means of f.
         cross, arm_cross: means of f y and of s f y.
         gram, arm_gram: means of f f' and of s f f'.
-        told: entries of ``gram`` that release 1 tells.
-        lines: how many of the features are lines; the others are curves.
+        told: entries of ``gram`` that release 1 determines.
+        lines: number of the features that are lines; the others are curves.
     """
 
     middle: FloatArray
@@ -65,7 +65,7 @@ class SeenMoments:
 
 
 class _Joined:
-    """Readings of one number with independent noise, entry by entry: weighed by the inverse of its variance."""
+    """Readings of the same numbers with independent noise, weighed by inverse variance."""
 
     def __init__(self, *shape: int) -> None:
         self.precision, self.sum = np.zeros(shape), np.zeros(shape)
@@ -91,7 +91,7 @@ class _Joined:
 
 
 def moments_of(scales: FoundScales, releases: list[tuple[FeatureMap, ReleasedMoments]]) -> SeenMoments:
-    """Join the moments of releases of the same lines with what release 1 says of lines.
+    """Join the moments of releases of the same lines with moments of lines by release 1.
 
     Later releases have curves too.
 
@@ -100,7 +100,7 @@ def moments_of(scales: FoundScales, releases: list[tuple[FeatureMap, ReleasedMom
     """
     p, lines, d = scales.arms.share, len(releases[0][0].lines), releases[-1][0].count
     between, spread = p * (1 - p), scales.arms.limit / scales.arms.spread
-    # What a cut takes off slopes is made good.
+    # Slopes are corrected for the cut of residuals.
     spread /= float(kept_by_cut(scales.outcome, np.array([spread]), scales.arms.spread)[0])
     middle = _Joined(d)
     middle.add(np.zeros(lines), scales.centre_sd)
@@ -161,7 +161,7 @@ WITHIN_CELL = MIDDLE**2 + WIDTH**2 / 12
 USUAL_DEVIATION, USUAL_RATIO = 2 / 7, 2.0
 # A shape's shares, mean and mean square are off by half a percent themselves.
 SHAPE_OFF = 0.005
-# A cell keeps what it shows from so many deviations of noise off the shapes.
+# A cell keeps its noisy share where that lies more than this many deviations of noise off the shapes.
 CLEAR_CELL = 3.0
 # A column of larger skewness has its normal score for a line, where the noise of a cell is below the second number
 # (logs and costs have 3, an exponential 2).
@@ -217,9 +217,9 @@ _COARSE = (np.floor((MIDDLE[:, None] + 1) / 0.25).astype(int) == np.arange(8)).a
 class Margin:
     """The distribution of a column or the outcome: shares of its cells, mean and variance.
 
-    With the doubt in its mean, and the relative doubt in its variance. ``sure``: shares less what noise may have added
-    to cells that stand out of all shapes. ``heaps``: cells with clearly more than both cells beside them together, as
-    bunched values have.
+    ``mean_sd``: the doubt in the mean; ``doubt``: the relative doubt in the variance. ``sure``: shares less the noise
+    that cells which stand out of all shapes may have. ``heaps``: cells with clearly more than both cells beside them
+    together, as bunched values have.
     """
 
     shares: FloatArray
@@ -238,8 +238,8 @@ class Margin:
     def skewness(self) -> float:
         """Return the third central moment over the deviation's cube.
 
-        A cell that stands out says so by what it exceeds the least of such: as many may be hidden at the other end,
-        and of two equal tails noise would else take one for skewness.
+        A cell that stands out counts by its excess over the least share that does: the other end may hide as many
+        units, and noise would else make skewness of one of two equal tails.
         """
         return float(self.sure @ ((MIDDLE - self.mean) / self.deviation) ** 3)
 
@@ -277,7 +277,7 @@ def margin(seen: FloatArray, sd: float, sums: tuple[float, float, float] | None 
     least = max(min(within_shape / 2, hides), LEAST_VARIANCE)
     variance = max(float(shares @ WITHIN_CELL) - mean**2 - max(place, 0.0), least)
     doubt = math.sqrt(max(float(weight @ variances**2) / within_shape**2 - 1, 0.0))
-    # Nobody knows where in a cell its units lie.
+    # The places of units within a cell are unknown.
     doubt = min(math.hypot(doubt, LEAST_DOUBT, float(shares @ WIDTH**2) / 4 / variance), 1.0)
     beside = np.convolve(seen, (1, 0, 1), "same")
     heaps = seen - beside > CLEAR_CELL * math.sqrt(3) * max(sd, SHAPE_OFF)
@@ -289,8 +289,8 @@ def with_tail(outcome: Margin, sd: float) -> Margin:
 
     ``sd``: its deviation on each share of the histogram.
 
-    The shape that fits its body best says little of its tail: of counts what a cut takes off was told to be a tenth of
-    what it is. In parts x of the range from the end where most lie, P(x) is at least q (x/start)^-a, P(start) = q.
+    The shape that fits its body best says little of its tail: for counts, the loss by a cut came out a tenth of what it
+    is. In parts x of the range from the end where most lie, P(x) is at least q (x/start)^-a, P(start) = q.
     """
     to_middle, to_end = abs(outcome.mean), 1 - abs(outcome.mean)
     if to_middle < to_end or to_end > SKEWED_END * outcome.deviation:
@@ -326,8 +326,8 @@ class FoundScales:
         lines: features of the kept columns.
         terms: declared terms that are lines beside them.
         left_out: places of the columns of which noise hides whether they vary, and of terms that are no lines.
-        hidden: of each of these the variance it may have over that of a flag that a half has; one of 1 where there are
-            no columns.
+        hidden: of each of these the largest variance that it may have, over that of a flag with share 1/2; a single 1
+            where there are no columns.
         known: places (i, j) within ``kept`` of two levels of one category, with their correlation and its deviation.
     """
 
@@ -375,7 +375,7 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
     for place in kept:
         seen, sd = released.columns[place], float(released.cells_sd[place])
         if public.columns[place].kind is ColumnKind.number:
-            # Of those who have the number.
+            # Shares of the units that have the number.
             present = 1 - _missing_share(public.columns, released, place)
             column_margin = margin(seen / present, sd / present)
             margins.append(column_margin)
@@ -415,7 +415,7 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
     }
     terms = terms_of(public.columns, public.terms, known_columns)
     for place in terms.left_out:
-        # One of a column that noise hides may do what that may; one that is constant or collinear does nothing.
+        # A term of a hidden column may confound as much as the column; a constant or collinear term does not.
         hidden[place] = max((hidden.get(part.column, 0.0) for part in public.columns[place].parts), default=0.0)
     left_out = list(hidden)
     return FoundScales(
@@ -440,15 +440,15 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
 
 
 def _arms(public: Public, released: ReleasedScales, outcome: Margin) -> tuple[ArmScales, FloatArray]:
-    """Share, means and deviation within arms, and by what the means may be off.
+    """Return the scales of the arms, and the deviation of the error of each mean.
 
-    An arm's mean is everybody's, m, plus a difference that is N(0, Var u) before (sum of t (u - m))/p is seen.
+    An arm's mean is that of all units, m, plus a difference that is N(0, Var u) before (sum of t (u - m))/p is seen.
     """
     total, others, share, square = released.arms.tolist()
     sd, share_sd = released.arms_sd[:2], float(released.arms_sd[2])
     p = min(max(share, min(2 * share_sd, 0.4)), 1 - min(2 * share_sd, 0.4))
     everybody, noise = total + others, math.hypot(*sd)
-    # Everybody's mean and the variance around it: of the sums and of the histogram, by their noise.
+    # Mean of all units and the variance around it: from sums and histogram, weighed by their noise.
     of_histogram = outcome.doubt * outcome.deviation
     weight = of_histogram**2 / (of_histogram**2 + noise**2)
     middle = min(max(outcome.mean + weight * (everybody - outcome.mean), -1.0), 1.0)
@@ -466,11 +466,13 @@ def _arms(public: Public, released: ReleasedScales, outcome: Margin) -> tuple[Ar
 
 
 def _variance(outcome: Margin, seen: float, sd: float) -> float:
-    """Return the outcome's variance: log-normal around that of its histogram, then seen with noise of deviation ``sd``.
+    """Return the outcome's variance, given its histogram and a noisy variance.
 
-    On a scale of factors: noise that is larger than the variance itself must not make it nearly 0, since residuals and
-    scores are cut by what it is taken to be. Half a deviation of doubt is added (chosen on three outcomes in two
-    subgroups of 5,000, epsilon 1).
+    It is log-normal around the histogram's variance, and seen with noise of deviation ``sd``.
+
+    The scale is one of factors: noise that is larger than the variance itself must not make it nearly 0, since
+    residuals and scores are cut by what it is taken to be. Half a deviation of doubt is added (chosen on three outcomes
+    in two subgroups of 5,000, epsilon 1).
     """
     doubt = max(outcome.doubt, TAIL_DOUBT)
     factors = np.exp(math.sqrt(math.log1p(doubt**2)) * NORMAL)
@@ -483,7 +485,9 @@ def _variance(outcome: Margin, seen: float, sd: float) -> float:
 
 
 def _limit(public: Public, outcome: Margin, spread: float) -> float:
-    """Return where releases 2 to 4 cut residuals, in units of u: noise of slopes against what a cut takes off them.
+    """Return the cut of residuals in releases 2 to 4, in units of u.
+
+    It balances the noise of slopes against the part of them that the cut removes.
 
     Slopes of d lines have noise of variance d (limit noise)^2 in all; a cut takes 1 - E[y cut(y)]/E[y^2] off them, of
     an outcome of which covariates explain what the prior says.
@@ -514,7 +518,7 @@ def _hides(released: ReleasedScales, place: int) -> float:
 
 
 def _missing_share(columns: tuple[EncodedColumn, ...], released: ReleasedScales, place: int) -> float:
-    """Share of those whose number is missing, at most nine tenths."""
+    """Return the share of units whose number is missing, at most nine tenths."""
     share = 0.0
     for other, column in enumerate(columns):
         if column.covariate == columns[place].covariate and column.kind is ColumnKind.missing:
@@ -530,7 +534,10 @@ def _lines(
     centres: FloatArray,
     deviations: FloatArray,
 ) -> tuple[LineFeature, ...]:
-    """Return the lines of kept columns: standardised, or normal scores of skewed ones, cut at six deviations."""
+    """Return the lines of kept columns, cut at six deviations.
+
+    They are standardised columns, or normal scores of skewed ones.
+    """
     missing = {
         column.covariate: place for place, column in enumerate(public.columns) if column.kind is ColumnKind.missing
     }

@@ -157,7 +157,7 @@ def beside_lines(found: list[Curve], f: FloatArray) -> tuple[Curve, ...]:
     lines = np.column_stack([np.ones(len(f)), f])
     gram, with_raw = lines.T @ lines / len(f), (raw @ lines / len(f)).T
     slopes = np.asarray(np.linalg.solve(gram + RIDGE * np.eye(len(gram)), with_raw), dtype=np.float64)
-    # The variance of what is left, by moments: lines are taken to leave as much as what is not the same.
+    # Residual variance by moments, at least the part APART^2 of the candidate's variance.
     left = square - 2 * (slopes * with_raw).sum(axis=0) + (slopes * (gram @ slopes)).sum(axis=0)
     left -= (mean - gram[0] @ slopes) ** 2
     size = np.sqrt(np.maximum(left, APART**2 * (square - mean**2)))
@@ -176,7 +176,7 @@ def beside_lines(found: list[Curve], f: FloatArray) -> tuple[Curve, ...]:
         for candidate, line, wide in zip([found[place] for place in sure], slopes.T, size, strict=True)
     )
     correlation = np.corrcoef(curve_values(curves, f).T).reshape(len(curves), len(curves))
-    # One of several that are nearly the same: each would be paid and allowed for.
+    # Of nearly equal candidates the first is taken: each costs budget and widens the interval.
     distinct: list[int] = []
     for place in range(len(curves)):
         if not distinct or np.abs(correlation[place, distinct]).max() < SAME:
@@ -186,9 +186,9 @@ def beside_lines(found: list[Curve], f: FloatArray) -> tuple[Curve, ...]:
 
 # Steps of Newton's method to a logit whose arms lie as far apart as seen.
 NEWTON = 8
-# Residuals of treatment are cut at so many times max(p, 1 - p), which they hardly exceed.
+# Residuals of treatment are cut at this multiple of max(p, 1 - p), which few exceed.
 REACH = 1.5
-# A curve that is kept is as likely to be in both.
+# Least probability that a kept curve drives both outcome and treatment.
 LIKELY = 0.1
 
 
@@ -198,7 +198,7 @@ class Kept:
 
     ``left``: the draws, shape (K,). ``sizes``: deviations of a kept curve's parts in outcome and treatment.
     ``unseen``: by how much curves that noise hides may move the estimate; None in a trial and of a
-    model that the study states. ``lines``: the same if no curve were kept; None where none is.
+    model that the study states. ``lines``: these facts if no curve were kept; None where no curve is.
     """
 
     features: FeatureMap
@@ -210,7 +210,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Moments of candidates in a synthetic table, by the curves that they are of.
+    """Moments of candidates in a synthetic table, by number and by product.
 
     ``along``: numbers, then products. ``lines``: E x x' of x = (1, f). ``rows``: f of the rows.
     """
@@ -234,13 +234,13 @@ class Candidates:
     def arms_differ(self, features: FeatureMap, apart: FloatArray, share: float) -> FloatArray:
         """Return G_1 - G_0 of synthetic rows whose treatment has a logit along the features.
 
-        It is an exponential tilt by which the arms' means lie as far apart as they are seen to: of whom a number drives
-        to treatment, its square varies with the number itself.
+        It is an exponential tilt to the released difference of the arms' means: where a number drives treatment, its
+        covariance with its square differs between the arms.
 
         Args:
             features: of releases 2 and 4.
-            apart: D of them.
-            share: of the treated.
+            apart: D of these features.
+            share: the treated share.
         """
         x = in_map(features, self.rows)
         target = share * (x.mean(axis=0) + (1 - share) * np.concatenate([[0.0], apart]))
@@ -274,14 +274,14 @@ class Candidates:
 
 
 def covariance(x: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return that of weighted rows."""
+    """Return the covariance of weighted rows."""
     mean = weights @ x / weights.sum()
     covariances: FloatArray = (x.T * weights) @ x / weights.sum() - np.outer(mean, mean)
     return covariances
 
 
 def screen_of(public: Public, scales: FoundScales, learnt: Learnt, random: RandomDraws) -> tuple[Screen, Candidates]:
-    """Decide the candidates of release 3; return what a synthetic table says of them too."""
+    """Choose the candidates of release 3; return their moments in a synthetic table too."""
     shares = np.array([scales.arms.share, 1 - scales.arms.share])
     apart = learnt.draws.apart.mean(axis=0)
     total = learnt.draws.grams.transpose(0, 2, 3, 1) @ shares
@@ -292,7 +292,7 @@ def screen_of(public: Public, scales: FoundScales, learnt: Learnt, random: Rando
 
 
 def screened(public: Public, scales: FoundScales, learnt: Learnt, curves: tuple[Curve, ...]) -> Screen:
-    """Return what release 3 sums for these candidates."""
+    """Return the residuals and candidates of which release 3 sums products."""
     shares = np.array([scales.arms.share, 1 - scales.arms.share])
     both = shares[::-1] @ learnt.weights
     return Screen(
@@ -312,13 +312,13 @@ def screened(public: Public, scales: FoundScales, learnt: Learnt, curves: tuple[
 def kept_error(public: Public, scales: FoundScales, learnt: Learnt) -> float:
     """Return the expected error that one more kept curve brings, in deviations.
 
-    Slopes and weights of a curve c are off by what its moments are. With E_t the error of G_t along c and lines, of
+    Errors in the moments of a curve c move its slopes and weights. With E_t the error of G_t along c and lines, of
     deviation s_t, the curve's part in the error is
 
     sum_t k_t (q_t - E_t'beta_t)(d - E_t'h_t), with mean sum_t k_t s_t^2 beta_t'h_t,
 
-    q_t and d the noise on its moments with outcome and treatment. E_t is the noise of release 4, or what covariances
-    are off by in a synthetic table, whichever says more.
+    q_t and d the noise on its moments with outcome and treatment. E_t has the joint precision of release 4 and
+    of covariances in a synthetic table.
     """
     p, k = scales.arms.share, np.array(learnt.lean)
     shares = np.array([p, 1 - p])
@@ -349,9 +349,9 @@ class Screening:
         released: ReleasedScreen | None,
         random: RandomDraws,
     ) -> None:
-        """Standardise what is seen.
+        """Standardise the released moments.
 
-        Without a release (public facts say that it would show nothing) the prior is all that there is.
+        Without a release, where public facts say that it would show nothing, the prior alone is used.
         """
         between, m = scales.arms.share * (1 - scales.arms.share), len(screen.curves)
         self.public, self.learnt, self.screen, self.candidates = public, learnt, screen, candidates
@@ -375,7 +375,7 @@ class Screening:
         self.profiles = Profiles(candidates.along, seen, sds, random, count)
 
     def biases(self) -> FloatArray:
-        """Draw the bias of each curve beside what is kept, shape (count, curves).
+        """Draw the bias of each curve beyond the kept functions, shape (count, curves).
 
         The draws are the same until more is kept.
         """
@@ -393,9 +393,9 @@ class Screening:
         return self._drawn
 
     def harm(self) -> FloatArray:
-        """Return expected harm of each curve over what its own moments would be off by.
+        """Return each curve's expected bias over the error that keeping it would add.
 
-        It is 0 for what is kept and what is not likely in both.
+        It is 0 for kept curves, and for those that are unlikely to drive both outcome and treatment.
         """
         free, numbers = self.profiles.confounds() > LIKELY, self.profiles.sizes[0]
         free[[place + kind * numbers for kind, place, _ in self.kept]] = False
@@ -409,7 +409,7 @@ class Screening:
         return scaled
 
     def take(self, kind: int, place: int, functions: FloatArray) -> None:
-        """Keep functions of a curve: what they explain of the other curves' candidates is taken off."""
+        """Keep functions of a curve; subtract what they explain of other curves' moments."""
         curves, means = self.candidates.along[kind], self.profiles.means(kind, place)
         explained = ((functions * curves.share[place]) @ means).T @ functions @ curves.moments[place]
         places = curves.own[place]
@@ -428,7 +428,7 @@ class Screening:
         return outcome, treatment
 
     def left(self) -> FloatArray:
-        """Draw the bias of what is not kept."""
+        """Draw the bias of the curves that are left out."""
         # A study that declares its terms has stated its model: nothing is allowed for other curves.
         if self.public.trial or (self.public.stated and self.blind):
             return np.zeros(len(self.learnt.error))
@@ -438,9 +438,9 @@ class Screening:
     def unseen(self) -> float | None:
         """Return by how much curves that noise hides may move the estimate, in deviations.
 
-        It is what the draws leave of those that were looked for, 19 times of 20, and one more that would not be seen;
-        at most all confounding that is expected, which is what there may be where none was looked for. None of a model
-        that the study states, and where nothing can curve.
+        It is the 95% quantile of the bias of curves that were looked for, and the bias of one more that would not be
+        seen; at most the expected confounding, which is taken where no curve was looked for. None in a trial, of a
+        model that the study states, and where no covariate can curve.
         """
         if self.public.trial or not may_curve(self.public) or (self.public.stated and self.blind):
             return None
@@ -449,7 +449,7 @@ class Screening:
 
 
 def radius_beside(features: FeatureMap, curves: int) -> float:
-    """Return the radius of lines with so many curves: a curve has the room of a line."""
+    """Return the radius of lines with this many curves, each with the room of a line."""
     lines = 1 + len(features.lines)
     return features.radius * math.sqrt(1 + curves / lines)
 

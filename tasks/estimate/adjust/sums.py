@@ -28,7 +28,7 @@ ARM_NUMBERS = 4
 SCALES_L1, MOMENTS_ALIKE, SCORES_L1 = 6.0, math.sqrt(8), 2.0
 # In the L1 norm: factors of a count of units and of a squared score.
 COUNT_L1, SQUARE_L1 = 0.75, 0.5
-# By what differences of the arms' cross moments and Gram matrices are multiplied in releases 2 and 4.
+# Factors of differences of the arms' cross moments and Gram matrices in releases 2 and 4.
 ARM_CROSS, ARM_GRAM = 0.49, 0.5
 
 # All edges of cells are multiples of one of so many steps; a number that a rounding moved off an edge lies on it.
@@ -75,14 +75,14 @@ class ArmSums:
 
 
 def arm_moments(encoding: Encoding, features: FeatureMap, rows: CellRows, rho: FloatArray, arms: int) -> ArmSums:
-    """Sum what releases 2 and 4 are made of.
+    """Return the sums by arm of which releases 2 and 4 are made.
 
     Args:
         encoding: of the rows.
-        features: of them.
+        features: of the rows.
         rows: encoded, with the arm of each, from 0.
         rho: residuals on the lattice, shape (outcomes, rows).
-        arms: how many there are.
+        arms: number of arms.
     """
     k, q = features.count + 1, len(rho)
     sums = ArmSums(np.zeros((arms, q, k)), np.zeros((arms, k)), np.zeros((arms, q)), np.zeros((arms, k, k)))
@@ -90,7 +90,7 @@ def arm_moments(encoding: Encoding, features: FeatureMap, rows: CellRows, rho: F
         by = None if rows.roots is None else rows.roots[part]
         plain = features_of(features, z)[:, : part.stop - part.start]
         plain_weighed, r = weighed(plain, by), weighed(rho[:, part], by)
-        # What release 2 multiplies by a code of the arm is on the lattice itself.
+        # Features that release 2 multiplies by a code of the arm are on the lattice themselves.
         whole = plain if rows.w is None else weighed(plain, rows.w[part])
         for arm in range(arms):
             chosen = np.flatnonzero(rows.t[part] == arm)
@@ -174,7 +174,7 @@ def codes(share: float) -> FloatArray:
 
 
 def moment_numbers(features: int) -> int:
-    """Return how many numbers of all units releases 2 and 4 have of so many features."""
+    """Return the number of moments of all units in releases 2 and 4, by number of features."""
     k = features + 1
     return 2 * k + 1 + k * (k + 1) // 2
 
@@ -192,7 +192,10 @@ def left_of_outcome(screen: Screen, f: FloatArray, y: FloatArray, treated: BoolA
 
 
 def left_of_arm(screen: Screen, f: FloatArray, treated: BoolArray) -> FloatArray:
-    """Return a of rows with lines f, shape (lines, BLOCK), of which so many are rows."""
+    """Return a of the rows of a block, shape of ``treated``.
+
+    ``f`` has shape (lines, BLOCK); its first columns belong to the rows.
+    """
     p = screen.arms.share
     by_weights = _less_middle(screen.weights[None], f, screen.middle)[0, : len(treated)]
     return on_lattice((treated - p - p * (1 - p) * by_weights) / screen.reach)

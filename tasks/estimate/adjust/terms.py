@@ -118,7 +118,7 @@ def terms_of(columns: Sequence[EncodedColumn], places: Sequence[int], known: Map
 
 
 def _own(part: TermPart, facts: ColumnFacts, before: list[LineFeature]) -> LineFeature | None:
-    """Return the feature of a term of one number, or None; it joins the earlier ones of that number."""
+    """Return the feature of a term of one number and add it to ``before``; or None."""
     if facts.shares is None or part.covariate is None:
         return None
     at, (seen, to) = _nodes(part), (_values(part, facts.shares, z) for z in (PLACES, _nodes(part)))
@@ -142,7 +142,10 @@ def _own(part: TermPart, facts: ColumnFacts, before: list[LineFeature]) -> LineF
 
 
 def _standardised(part: TermPart, facts: ColumnFacts) -> LineFeature | None:
-    """Return a function of one column with mean 0 and deviation 1 in release 1; None: it is constant there."""
+    """Return a function of one column with mean 0 and deviation 1 in release 1.
+
+    None where it is constant there.
+    """
     if facts.shares is None or part.covariate is None:
         ends = np.array([0.0, 1.0])
         return LineFeature(part.column, ends, _cut((ends - facts.centre) / facts.deviation))
@@ -168,7 +171,10 @@ def _cut(values: FloatArray) -> FloatArray:
 
 
 def _deviation(values: FloatArray, weights: FloatArray) -> float:
-    """Return the deviation between cells: nobody knows where in a cell its units lie, and two values fill two."""
+    """Return the deviation between cells.
+
+    The places of units within a cell are unknown, and two values fill two cells.
+    """
     values, weights = values.reshape(-1, PER_CELL).mean(axis=1), weights.reshape(-1, PER_CELL).sum(axis=1)
     return math.sqrt(max(float(weights @ (values - float(weights @ values)) ** 2), 0.0))
 
