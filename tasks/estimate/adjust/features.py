@@ -26,7 +26,7 @@ from causalveil.tasks.estimate.adjust.released import ColumnKind, EncodedColumn,
 from causalveil.tasks.estimate.models.lattice_sums import BITS, bounded
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
-# Lines and curves are cut at so many deviations: the ball has cut most rows before.
+# Lines and curves are cut at this many deviations: the ball has cut most rows before.
 LINE_CUT = 6.0
 
 
@@ -61,7 +61,7 @@ class Curve:
     """c = raw/size - intercept - slopes'f, cut to [-6, 6].
 
     ``raw`` is given by the shape. Intercept and slopes, which are over all lines, are multiples of 2^-BITS, and f is
-    rounded to such.
+    rounded to multiples of it too.
     """
 
     shape: Shape
@@ -197,7 +197,7 @@ HAIR = 1 - 2.0**-40
 BLOCK = 2_048
 # Rows of a block whose curves are made at once: there are up to 200 curves, where lines are few.
 PART = 256
-# A category of so many levels has one column, that of the second; a line of so many knots is straight.
+# A category of two levels has one column, that of the second; a line of two knots is straight.
 TWO = 2
 # A term is a function of covariates.
 OF_NO_COVARIATE = -1
@@ -320,7 +320,7 @@ class LineArrays:
         return features
 
 
-# Lines are cut at so many deviations before they are taken out of curves. Slopes of a curve that add up to less than
+# Lines are cut at FAR deviations before they are taken out of curves. Slopes of a curve that add up to less than
 # EXACT_SLOPES then give sums below 2^17, whose steps of 2^-36 are exact in 53 bits in any order of addition.
 FAR, EXACT_SLOPES = 512.0, 255.0
 
@@ -418,7 +418,7 @@ def uncut(features: FeatureMap, z: FloatArray) -> FloatArray:
 
 
 def cut_apart(values: FloatArray, radius: float, lines_radius: float, lines: int) -> FloatArray:
-    """Cut (1, f) to a length and c to what it leaves of the radius; overwrites ``values``."""
+    """Cut (1, f) to a length, and c to the rest of the radius; overwrites ``values``."""
     shortened(values[: 1 + lines], lines_radius)
     of_lines = np.add.reduce(values[: 1 + lines] * values[: 1 + lines], axis=0)
     shortened(values[1 + lines :], np.sqrt(np.maximum(radius**2 - of_lines, 0)))

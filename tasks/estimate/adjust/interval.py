@@ -252,7 +252,7 @@ LEAST_ADJUSTED = 0.01
 def share_adjusted(public: Public, error: FloatArray) -> float:
     """Return the share of the variance of expected confounding that was taken off, in [0, 1].
 
-    ``error``: draws of what may be left.
+    ``error``: draws of the confounding that may be left.
     """
     return 1 - min((float(error.std()) / max(public.prior.bias, 1e-9)) ** 2, 1.0)
 

@@ -472,7 +472,7 @@ class Learnt:
     """Estimates by released moments, in deviations of features and of the outcome within arms.
 
     Attributes:
-        features, moments, draws: what was seen, and what it leaves possible.
+        features, moments, draws: released moments of features, and draws of their posterior.
         lean: (k_1, k_0).
         counts: 1 for an arm that has scores, else 0, shape (2,).
         slopes, weights, index: b_t and h_t, shape (2, d), and h_t'D, shape (2,).

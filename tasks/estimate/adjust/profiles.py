@@ -32,7 +32,7 @@ QUANTILES = np.array([*TAILS, *np.arange(1, 48) / 48, *(1 - tail for tail in TAI
 CELLS = len(QUANTILES) + 1
 # How far the smooth half of the process reaches, in parts of all people; the other half is a random walk.
 REACHES = 0.15
-# Deviations (a, b) of curves that exist; their correlation, as that of slopes of lines with what drives treatment.
+# Deviations (a, b) of curves that exist; their correlation, as of slopes of lines with drivers of treatment.
 WIDTHS_OUTCOME, WIDTHS_TREATMENT = (0.05, 0.12, 0.3, 0.6), (0.1, 0.25, 0.6, 1.2)
 ALONG = (-0.95, -0.7, 0.7, 0.95)
 # An outcome's curve of which treatment shows no part may have one of these, which chance, 1/sqrt(n p (1 - p)), hides
@@ -42,7 +42,7 @@ HIDDEN = (0.0, 0.02, 0.05)
 # (as of single candidates, which were chosen on random tables 0 to 199).
 NULL, ONE_SIDED, BOTH, ROUNDS = 2.0, 3.0, 5.0, 40
 # A curve is seen where confounding is as likely as not; one that is, in four of five runs, has readings of outcome and
-# treatment that are so much longer, in deviations.
+# treatment that are longer by LONGER, in deviations.
 SEEN, LONGER = 0.5, float(ndtri(0.8)) / math.sqrt(2)
 NO_HEAPS: Mapping[int, FloatArray] = MappingProxyType({})
 NO_HEAP = np.zeros((0, 2))
@@ -363,7 +363,7 @@ class Profiles:
     def draws(self) -> list[tuple[FloatArray, FloatArray]]:
         """Draw g and m over cells, shape (count, curves, B) each.
 
-        A draw of the prior is moved by what its readings lack of those that were seen.
+        A draw of the prior is moved by the difference between the released readings and its own.
         """
         drawn_curves = []
         for curves, chances, (even, normal, noise) in zip(self.own, self.chances, self.normal, strict=True):
@@ -453,7 +453,7 @@ def directions(curves: CurveGroup, place: int, means: Sequence[FloatArray], most
     Args:
         curves: those along numbers, or along products.
         place: of the curve.
-        means: of g and m of each question, shape (B, 2), weighed by what they harm.
+        means: of g and m of each question, shape (B, 2), weighed by their harm.
         most: largest number of functions.
     """
     root = np.sqrt(curves.share[place])

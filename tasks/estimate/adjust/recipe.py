@@ -47,7 +47,7 @@ R = TypeVar("R")
 SCALES_L2, MOMENTS_L2, SCREEN_L2, SCORES_L2 = math.sqrt(8), 3.0, math.sqrt(8), 2.0
 # Candidates of a screen, at most; and noise of a candidate's part in treatment from which nothing is seen.
 MOST_CANDIDATES, BLIND = 150, 0.5
-# A row of d features is cut to a ball of so many times sqrt(d + 1) or more (``radius_of`` in ``scales.py``).
+# A row of d features is cut to a ball of RADIUS sqrt(d + 1) or more (``radius_of`` in ``scales.py``).
 RADIUS = 1.4
 # Candidates of each number: its square, a bend and steps.
 OF_A_NUMBER = 7
@@ -239,7 +239,7 @@ class TableRecipe:
     """Every draw of a table, or of a part of one.
 
     Attributes:
-        everybody: what is public of the first primary outcome as a question about all units.
+        everybody: public facts of the first primary outcome as a question about all units.
         encoding: of the rows.
         known: whether the number of units is.
         parts: of the budget, as an average subgroup needs.
@@ -248,7 +248,7 @@ class TableRecipe:
         first: place of the first primary one.
         groups: number of subgroups.
         arms: number of arms, the reference among them.
-        all_counted: whether every unit lies in a subgroup, so that counts add up to what is public.
+        all_counted: whether every unit lies in a subgroup, so that counts add up to a public number.
         totals: of clusters, whose units are correlated; None: units are taken to be independent.
         classes: outcomes that share rows, where some have rows of their own; none where all share all rows.
         shared: whether the first class is of outcomes that all units have.
@@ -366,7 +366,7 @@ class TableRecipe:
         return noise_on(made(self.mechanism(SCALES)), 1).deviation / self.count_weight / least
 
     def public(self, outcome: int, units: int, effective: float | None = None) -> Public:
-        """Return what is public of one outcome's question in a subgroup of so many units.
+        """Return the public facts of one outcome's question in a subgroup of this many units.
 
         ``effective``: effective sample size, where units have survey weights.
         """
@@ -492,13 +492,13 @@ def joint_recipe(study: EffectStudy, sizes: Sizes | None, before: Mapping[str, D
     return recipe
 
 
-# Terms are refused where release 2 would show less than this part of the variance of a slope: what is then said of them
-# is what was assumed. Residuals are taken to be cut at so many deviations, as in the limit that release 1 gives.
+# Terms are refused where release 2 would show less than this part of the variance of a slope: their slopes would then
+# follow the prior. Residuals are taken to be cut at this many deviations, as in the limit that release 1 gives.
 LEAST_SHOWN, RESIDUALS_CUT = 0.2, 3.0
 
 
 def shown(public: Public, terms: int) -> float:
-    """Return the share of a slope's variance that release 2 shows with so many terms.
+    """Return the share of a slope's variance that release 2 shows with this many terms.
 
     Of d slopes each is N(0, r^2/d) by the usual prior; the noise on one is that of its cross moment.
     """

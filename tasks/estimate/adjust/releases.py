@@ -347,7 +347,7 @@ class JointScoreSums:
 class ScoresOfClasses:
     """Release 5 with products over outcomes that have rows of their own.
 
-    v is 0 where a row has no such outcome.
+    v is 0 where a row lacks the outcome.
 
     Attributes:
         joint: the table.

@@ -169,7 +169,7 @@ SKEWED, SCORED_NOISE = 1.2, 0.02
 # Tails that no shape has: relative doubt in an outcome's variance by its histogram.
 TAIL_DOUBT = 0.5
 # An outcome is skewed, as counts and costs are, whose mean lies nearer to an end than to the middle of its range, and
-# within so many of its deviations of that end.
+# within this many of its deviations of that end.
 SKEWED_END = 2.0
 # Its tail falls off as a power from where the second of these lies beyond, so that the first lies beyond the declared
 # end, or less if noise would show that; incomes and wealth have powers from 1.5 on (Gabaix 2009, Annual Review of
@@ -177,7 +177,7 @@ SKEWED_END = 2.0
 BEYOND_END, TAIL_FROM, HEAVIEST = 1e-3, 0.1, 1.5
 # Where a standard normal number is looked at.
 NORMAL = np.linspace(-5, 5, 201)
-# Two in a thousand who have a flag are too few to adjust for.
+# A flag that two units in a thousand have is too rare to adjust for.
 LEAST_SHARE = 0.002
 # Ranks at which lengths of rows are looked at.
 RANKS = 1_000

@@ -46,7 +46,7 @@ from causalveil.tasks.estimate.adjust.terms import BESIDE
 from causalveil.tasks.estimate.models.lattice_sums import BITS
 from causalveil.tasks.machine.arrays import FloatArray
 
-# Rows of the synthetic table: the least, one for so many units, the most. A correlation is off by 1/sqrt(rows), so that
+# Rows of the synthetic table: the least, units per row, the most. A correlation is off by 1/sqrt(rows), so that
 # each of 150 candidates seems to have 1/rows of what is kept. Left alone, that moves the estimate by 150/rows of what
 # the kept curves confound: with 1,500 rows by .009 of 300,000 people's effect of 1, with 15,000 by .002.
 ROWS, UNITS_PER_ROW, MOST_ROWS = 1_500, 20, 20_000
@@ -463,10 +463,10 @@ def beside(features: FeatureMap, curves: tuple[Curve, ...]) -> FeatureMap:
 
 
 def kept_of(screenings: Sequence[Screening]) -> list[Kept]:
-    """Keep the candidates that harm most, one after the other; draw what the others leave.
+    """Keep the most harmful candidates in turn; draw the bias of those that are left out.
 
     Args:
-        screenings: of questions that share their features; what harms one of them is kept for all.
+        screenings: of questions that share their features; a curve that harms one of them is kept for all.
     """
     first = screenings[0]
     candidates = first.candidates

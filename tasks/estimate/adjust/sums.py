@@ -31,7 +31,7 @@ COUNT_L1, SQUARE_L1 = 0.75, 0.5
 # Factors of differences of the arms' cross moments and Gram matrices in releases 2 and 4.
 ARM_CROSS, ARM_GRAM = 0.49, 0.5
 
-# All edges of cells are multiples of one of so many steps; a number that a rounding moved off an edge lies on it.
+# All edges of cells are multiples of 1/STEPS; a number that a rounding moved off an edge lies on it.
 STEPS, BELOW = 384, 1e-6
 _CELL = np.maximum(np.searchsorted(EDGES + 1e-9, np.arange(2 * STEPS + 1) / STEPS - 1) - 1, 0)
 

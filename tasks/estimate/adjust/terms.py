@@ -31,7 +31,7 @@ BESIDE = 1e-9
 # Of its deviation a term keeps this part beside line and earlier terms, or it is collinear with them; one whose
 # deviation is less than the second, in half ranges, is constant.
 LEAST_OWN, LEAST_DEVIATION = 0.03, 1e-4
-# Of a threshold, both sides have so many: as of a flag.
+# Least share of units on either side of a threshold, as of a flag.
 LEAST_SIDE = 0.002
 # A correlation of which nothing is known: even on [-1, 1], whose deviation is 1/sqrt(3), and its square's mean.
 UNKNOWN_CORRELATION, SQUARED_CORRELATION = 1 / math.sqrt(3), 1 / 3
@@ -82,7 +82,7 @@ def terms_of(columns: Sequence[EncodedColumn], places: Sequence[int], known: Map
     Args:
         columns: all public columns.
         places: of the terms among them.
-        known: what release 1 says of each kept column, by its place.
+        known: facts of each kept column by release 1, by its place.
     """
     terms: list[tuple[int, LineFeature, float, float]] = []
     before: dict[int, list[LineFeature]] = {}
@@ -103,7 +103,7 @@ def terms_of(columns: Sequence[EncodedColumn], places: Sequence[int], known: Map
             left_out.append(place)
             continue
         doubt = math.hypot(*(column_facts.doubt for column_facts in of))
-        # The variance of a square is off by twice what its number's is.
+        # The relative error of a square's variance is twice that of its number's.
         one_number = len(parts) == 1
         centre_sd = doubt if one_number else math.hypot(doubt, UNKNOWN_CORRELATION)
         ratio_sd = 2 * doubt if one_number else math.hypot(doubt, SQUARED_CORRELATION)
