@@ -123,7 +123,7 @@ SETTINGS = (
     Setting("screen", "LIKELY", "chance from which a candidate is kept"),
     Setting("posterior", "DISCREPANCY", "part of the residual variance by which slopes are off"),
     Setting("posterior", "TAIL", "tail beyond which scores are cut", None, 0.6, 1.0),
-    Setting("interval", "CLEAR", "variances from which a mean score is a misfit"),
+    Setting("interval", "CLEAR", "variances from which a mean score is a misfit, or one error the larger"),
 )
 
 # Numbers that are not varied, and why.
