@@ -172,7 +172,7 @@ def study(
 
 
 def _loaded(path: Path) -> Loaded:
-    """Return the study; a refused study has its tags too, as far as its files can be read."""
+    """Return the study; tag the run with the names of a refused study and its dataset too."""
     try:
         return guarded(load, path)
     except CausalveilError:

@@ -72,7 +72,7 @@ NAMES = ("x", "t", "u", "h")
 
 @dataclass(frozen=True)
 class PartEnclave(Enclave):
-    """Some rows of another enclave, under names with a suffix; pickled if that can be."""
+    """Hold the rows of another enclave that one comparison reads, in arrays of its own."""
 
     whole: Enclave
     name: str
